@@ -130,6 +130,18 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t seq
         uint32_t site
         uint16_t operation
+    ctypedef struct own_box:
+        uint64_t width
+        uint64_t pitch
+        uint64_t rows
+        uint64_t slice
+        uint64_t slices
+    ctypedef struct own_bytes:
+        uint64_t start
+        uint64_t stop
+        const own_box *box
+    uint64_t own_box_bytes(const own_box *box)
+    bint own_meet(own_bytes one, own_bytes other)
     ctypedef struct own_access:
         own_memory *memory
         uint64_t start
@@ -137,6 +149,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t mode
         uint8_t policy
         uint8_t effect
+        uint8_t boxed
+        own_box box
         uint8_t *gone
     ctypedef struct own_conflict:
         uint32_t access
@@ -255,8 +269,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_memory_free(
         own_engine *engine, own_memory *memory, bint close, own_conflict *conflict)
     int own_obstacle(
-        own_engine *engine, const own_domain *domain, const own_memory *memory, uint64_t start,
-        uint64_t stop, own_conflict *conflict)
+        own_engine *engine, const own_domain *domain, const own_memory *memory, own_bytes bytes,
+        own_conflict *conflict)
+    own_bytes own_bytes_of(const own_access *access)
     int own_begin(
         own_engine *engine, own_request *request, own_runs *runs, bint apart, bint alone)
     int own_ask(
@@ -293,11 +308,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_conflict *conflict)
     void own_export_close(own_engine *engine, own_export *view)
     uint32_t own_borrows(
-        own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
-        own_borrow *borrows, uint32_t fit)
+        own_engine *engine, own_memory *memory, own_bytes bytes, own_borrow *borrows, uint32_t fit)
     bint own_discarded(
-        own_engine *engine, const own_memory *memory, uint64_t start, uint64_t stop,
-        own_discard *found)
+        own_engine *engine, const own_memory *memory, own_bytes bytes, own_discard *found)
     uint64_t own_tag(const own_stream *stream)
     bint own_current(own_engine *engine, uint64_t tag, own_suspect *current)
     uint32_t own_suspects(

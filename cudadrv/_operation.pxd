@@ -40,6 +40,7 @@ cdef inline void borrow_all(
     access.memory = memory
     access.start = 0
     access.stop = memory.nbytes
+    access.boxed = False
     access.mode = mode
     access.policy = policy
     access.effect = OWN_STAYS

@@ -4,7 +4,9 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr, likely, unlikely
-from cudadrv._engine cimport OWN_READ, OWN_STAYS, OWN_STRICT, own_access
+from cudadrv._engine cimport (
+    OWN_READ, OWN_STAYS, OWN_STRICT, own_access, own_box, own_bytes_of, own_meet,
+)
 from cudadrv._memory cimport Memory, chosen_address
 from cudadrv._memory_kinds cimport MemoryKind
 from cudadrv._operation cimport Operation, ask, issue
@@ -26,7 +28,7 @@ cdef str dtype_name(object dtype)
 cdef class Region:
     cdef Memory memory              # shared by the whole and its parts
     cdef size_t start               # offset in the memory, in bytes
-    cdef size_t nbytes
+    cdef size_t nbytes              # from the first byte to the last one
     cdef Py_ssize_t count
     cdef object dtype
     cdef bint moved                 # whether take() or into_raw() has moved the buffer
@@ -40,6 +42,8 @@ cdef class Region:
     cdef bint read_only             # memory that cudadrv did not allocate and must not write
     cdef bint no_items              # whether the host may not use single items: `scalar_access`
     cdef tuple sizes                # the shape, or None for (count,)
+    cdef own_box *box               # NULL, or which of the bytes: see _box
+    cdef tuple steps                # of a box: the strides of the shape, in bytes
     cdef uint32_t moved_at          # the line that moved the buffer
     cdef object __weakref__
 
@@ -88,9 +92,13 @@ cdef inline int check_region(Region region) except -1:
 
 cdef inline bint overlap(Region one, Region other) noexcept:
     """Whether two regions have bytes in common. Both must have their memory."""
-    return one.memory.state is other.memory.state \
-        and one.start < other.start + other.nbytes and other.start < one.start + one.nbytes \
-        and one.nbytes and other.nbytes
+    cdef own_access a
+    cdef own_access b
+    if one.memory.state is not other.memory.state:
+        return False
+    aim_at(one, &a)
+    aim_at(other, &b)
+    return own_meet(own_bytes_of(&a), own_bytes_of(&b))
 
 
 cdef inline CUdeviceptr pointer_of(Region region) noexcept:
@@ -109,13 +117,21 @@ cdef int fill_in(
 cdef int refuse_writing(Region region) except -1
 
 
+cdef inline void aim_at(Region region, own_access *access) noexcept:
+    """Set the bytes of an access: all bytes of a region."""
+    access.memory = region.memory.state
+    access.start = region.start
+    access.stop = region.start + region.nbytes
+    access.boxed = region.box is not NULL
+    if unlikely(access.boxed):
+        access.box = region.box[0]
+
+
 cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     """Fill in the access of an operation that uses the whole region."""
     if unlikely(region.read_only and mode != OWN_READ):
         refuse_writing(region)
-    access.memory = region.memory.state
-    access.start = region.start
-    access.stop = region.start + region.nbytes
+    aim_at(region, access)
     access.mode = mode
     access.policy = OWN_STRICT
     if unlikely(policies_used):

@@ -50,6 +50,8 @@ typedef struct own_export {
     uint32_t site;
     uint8_t exclusive; /* others may not even read the bytes */
     uint8_t keeps; /* the bytes can be used, but the memory cannot be closed: see own_keep_open */
+    uint8_t boxed; /* only the bytes of `box` */
+    own_box box;
 } own_export;
 
 /* Bytes that a graph uses. They can be used, but not closed. The caller owns this struct; the
@@ -72,11 +74,76 @@ typedef struct own_access {
     uint8_t effect; /* an own_effect */
     uint8_t undo;   /* `saved` has the former epochs of the bytes, which were one range */
     uint8_t undo_count;
+    uint8_t boxed;  /* only the bytes of `box` are used */
+    uint8_t number; /* of a box: that of its epochs, or OWN_BY_ROWS; own_reserve_ sets it */
     /* The flag of a buffer that shares the memory with other buffers. It is set when this buffer
      * is closed, and the memory stays open. May be NULL. */
     uint8_t *gone;
     own_epoch saved[OWN_FEW];
+    own_box box;
 } own_access;
+
+enum { OWN_BY_ROWS = 0 }; /* the table of boxes is full, so each row has epochs of its own */
+
+static inline own_bytes own_bytes_of(const own_access *access) {
+    return (own_bytes){access->start, access->stop, access->boxed ? &access->box : NULL};
+}
+
+static inline own_bytes own_bytes_of_view_(const own_export *view) {
+    return (own_bytes){view->start, view->stop, view->boxed ? &view->box : NULL};
+}
+
+/* Returns the box of an epoch, which has one. */
+static inline own_bytes own_boxed_bytes_(const own_memory *memory, const own_epoch *epoch) {
+    const own_boxes *boxes = memory->limits->boxes;
+    const uint64_t start = boxes->each[epoch->box - 1].start;
+    const own_box *box = &boxes->each[epoch->box - 1].box;
+    return (own_bytes){start, start + own_box_bytes(box), box};
+}
+
+/* Returns the bytes that the operation of an epoch uses. Without a box, only those in the range
+ * `index`; with a box, also those in other ranges, and those that later operations have used. These
+ * later operations are ordered after the epoch's. So whatever is not ordered after the epoch is not
+ * ordered after them, and conflicts with them, too: checks of the whole box are exact. */
+static inline own_bytes own_bytes_at_(const own_memory *memory, uint32_t index,
+                                      const own_epoch *epoch) {
+    if (epoch->box) {
+        return own_boxed_bytes_(memory, epoch);
+    }
+    return (own_bytes){memory->ranges[index].start, own_range_stop(memory, index), NULL};
+}
+
+/* Returns whether an epoch of the range `index`, which has some of these bytes between their first
+ * and last one, uses some of them. */
+static inline int own_uses_bytes_(const own_memory *memory, uint32_t index, const own_epoch *epoch,
+                                  own_bytes bytes) {
+    return (!bytes.box && !epoch->box) || own_meet(bytes, own_bytes_at_(memory, index, epoch));
+}
+
+/* The rows of an access, one after the other. An access without a box has one row. */
+typedef struct own_rows_ {
+    const own_access *access;
+    uint64_t row, slice;
+    uint64_t start, stop;
+} own_rows_;
+
+static inline own_rows_ own_rows_of_(const own_access *access) {
+    const uint64_t stop = access->boxed ? access->start + access->box.width : access->stop;
+    return (own_rows_){access, 0, 0, access->start, stop};
+}
+
+static inline int own_has_row_(const own_rows_ *rows) { return rows->start < rows->access->stop; }
+
+static inline void own_next_row_(own_rows_ *rows) {
+    const own_box *box = &rows->access->box;
+    if (!rows->access->boxed || (++rows->row == box->rows && ++rows->slice == box->slices)) {
+        rows->start = rows->access->stop;
+        return;
+    }
+    rows->row %= box->rows;
+    rows->start = rows->access->start + rows->slice * box->slice + rows->row * box->pitch;
+    rows->stop = rows->start + box->width;
+}
 
 /* Why a request was refused: what else uses the bytes, or limits their use. */
 typedef struct own_conflict {
@@ -116,7 +183,9 @@ static inline void own_export_link_(own_engine *engine, const own_access *access
                          .start = access->start,
                          .stop = access->stop,
                          .site = site,
-                         .exclusive = access->mode == OWN_WRITE};
+                         .exclusive = access->mode == OWN_WRITE,
+                         .boxed = access->boxed,
+                         .box = access->box};
     memory->exports = view;
     if (borrower) {
         borrower->loans++;
@@ -182,7 +251,7 @@ static inline int own_check_exports_(const own_stream *stream, const own_access 
         return OWN_OK; /* fast path: without loans, all views are the host's own */
     }
     for (const own_export *view = access->memory->exports; view; view = view->next) {
-        if (view->start < view->stop && view->start < access->stop && access->start < view->stop &&
+        if (own_meet(own_bytes_of_view_(view), own_bytes_of(access)) &&
             (view->exclusive || access->mode != OWN_READ) && access->mode != OWN_SHARED &&
             ((access->effect >= OWN_ATTACHES && access->effect <= OWN_CLOSES) ||
              (!view->keeps && view->borrower != stream))) {

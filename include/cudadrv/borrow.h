@@ -43,15 +43,18 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
     own_range *last, *range = own_ranges_of(memory, access->start, access->stop, &last);
     for (; range < last; range++) {
         const own_epoch *epoch = own_epochs(range), *end = epoch + range->count;
+        const uint32_t index = (uint32_t)(range - memory->ranges);
         for (; epoch < end; epoch++) {
             if ((access->mode == OWN_WRITE
                      ? epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES
                      : own_excludes_read_(access->mode, epoch->mode)) &&
-                !own_in_view_(engine, stream, view, epoch)) {
+                !own_in_view_(engine, stream, view, epoch) &&
+                own_uses_bytes_(memory, index, epoch, own_bytes_of(access))) {
+                const own_bytes used = own_bytes_at_(memory, index, epoch);
                 own_blame_(engine, conflict, epoch);
                 conflict->memory = memory;
-                conflict->from = range->start;
-                conflict->upto = own_range_stop(memory, (uint32_t)(range - memory->ranges));
+                conflict->from = used.start;
+                conflict->upto = used.stop;
                 return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
             }
         }
@@ -98,21 +101,127 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
-/* Returns how many epochs the operation can add to a range of the memory: one for each mode in
- * which it uses this memory. */
-static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
-    const own_access *access = request->accesses, *end = access + request->count;
-    uint32_t modes = 0;
-    for (; access < end; access++) {
-        modes |= (uint32_t)(access->memory == memory) << access->mode;
+/* Drops the epochs that the host knows to be complete; with `boxed`, only those with boxes, and
+ * those of managed memory only if the host has used the bytes since (turns.h needs the others). */
+static inline void own_drop_known_(const own_engine *engine, own_memory *memory, int boxed) {
+    for (uint32_t i = 0; i < memory->count; i++) {
+        own_range *range = &memory->ranges[i];
+        own_epoch *epochs = own_epochs(range);
+        uint32_t kept = 0;
+        for (uint32_t k = 0; k < range->count; k++) {
+            if (!own_known_(engine, epochs[k].slot, epochs[k].seq) ||
+                (boxed && (!epochs[k].box || (memory->managed && !epochs[k].seen)))) {
+                epochs[kept++] = epochs[k];
+            }
+        }
+        range->count = kept;
     }
-    return (uint32_t)__builtin_popcount(modes);
 }
 
-static inline int own_reserve_(const own_request *request, const own_access *access) {
+/* Returns a set of the numbers of boxes that epochs have: bit n for the number n + 1. */
+static inline uint64_t own_boxes_used_(const own_memory *memory) {
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < memory->count; i++) {
+        const own_epoch *epoch = own_epochs(&memory->ranges[i]);
+        const own_epoch *end = epoch + memory->ranges[i].count;
+        for (; epoch < end; epoch++) {
+            used |= epoch->box ? UINT64_C(1) << (epoch->box - 1) : 0;
+        }
+    }
+    return used;
+}
+
+/* Lets operations take the fast path again if no epoch has a box any more. */
+static inline void own_drop_boxes_(own_memory *memory) {
+    if (!own_boxes_used_(memory)) {
+        memory->limits->boxes->count = 0;
+        memory->limited &= (uint8_t)~OWN_HAS_BOXES;
+    }
+}
+
+/* Returns a number that no epoch and no other access of the request has, or OWN_BY_ROWS. */
+static inline uint32_t own_unused_box_(const own_engine *engine, const own_request *request,
+                                       own_memory *memory) {
+    own_boxes *boxes = memory->limits->boxes;
+    if (boxes->count < OWN_BOXES) {
+        return ++boxes->count;
+    }
+    own_drop_known_(engine, memory, 1);
+    uint64_t used = own_boxes_used_(memory);
+    for (uint32_t i = 0; i < request->count; i++) {
+        const own_access *other = &request->accesses[i];
+        if (other->memory == memory && other->boxed && other->number) {
+            used |= UINT64_C(1) << (other->number - 1);
+        }
+    }
+    const uint64_t unused = ~used & (~UINT64_C(0) >> (64 - OWN_BOXES));
+    return unused ? (uint32_t)__builtin_ctzll(unused) + 1 : OWN_BY_ROWS;
+}
+
+/* Enters the box of an access into the table of its memory, and sets its number. Returns 0 if
+ * malloc fails. */
+static __attribute__((noinline)) int own_find_box_(const own_engine *engine,
+                                                   const own_request *request, own_access *access) {
+    own_memory *memory = access->memory;
+    if (!memory->limits) {
+        memory->limits = calloc(1, sizeof *memory->limits);
+    }
+    if (memory->limits && !memory->limits->boxes) {
+        memory->limits->boxes = calloc(1, sizeof *memory->limits->boxes);
+    }
+    if (!memory->limits || !memory->limits->boxes) {
+        return 0;
+    }
+    own_boxes *boxes = memory->limits->boxes;
+    memory->limited |= OWN_HAS_BOXES;
+    for (uint32_t i = 0; i < boxes->count; i++) {
+        if (boxes->each[i].start == access->start &&
+            !memcmp(&boxes->each[i].box, &access->box, sizeof access->box)) {
+            access->number = (uint8_t)(i + 1);
+            return 1;
+        }
+    }
+    access->number = (uint8_t)own_unused_box_(engine, request, memory);
+    if (access->number != OWN_BY_ROWS) {
+        boxes->each[access->number - 1].start = access->start;
+        boxes->each[access->number - 1].box = access->box;
+    }
+    return 1;
+}
+
+/* Returns how many epochs the operation can add to a range of the memory: one for each mode in
+ * which it uses this memory, and one for each box. */
+static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
+    const own_access *access = request->accesses, *end = access + request->count;
+    uint32_t modes = 0, boxes = 0;
+    for (; access < end; access++) {
+        modes |= (uint32_t)(access->memory == memory) << access->mode;
+        boxes += access->memory == memory && access->boxed;
+    }
+    return (uint32_t)__builtin_popcount(modes) + boxes;
+}
+
+static inline int own_cut_rows_(const own_access *access) {
+    for (own_rows_ rows = own_rows_of_(access); own_has_row_(&rows); own_next_row_(&rows)) {
+        if (!own_range_cut(access->memory, rows.start) ||
+            !own_range_cut(access->memory, rows.stop)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline int own_reserve_(const own_engine *engine, const own_request *request,
+                               own_access *access) {
     own_memory *memory = access->memory;
     if (access->start >= access->stop) {
         return 1;
+    }
+    if (access->boxed) {
+        if (!own_find_box_(engine, request, access) ||
+            (access->number == OWN_BY_ROWS && !own_cut_rows_(access))) {
+            return 0;
+        }
     }
     if (!own_range_cut(memory, access->start) || !own_range_cut(memory, access->stop)) {
         return 0;
@@ -130,15 +239,25 @@ static inline int own_reserve_(const own_request *request, const own_access *acc
     return 1;
 }
 
+/* Returns whether the epoch `epoch` uses all bytes that the epoch `old` uses in the same range. */
+static inline int own_covers_(const own_memory *memory, const own_epoch *epoch,
+                              const own_epoch *old) {
+    return !epoch->box || epoch->box == old->box ||
+           (old->box &&
+            own_box_covers_(own_boxed_bytes_(memory, epoch), own_boxed_bytes_(memory, old)));
+}
+
 /* Adds the epoch of a new operation and drops the epochs before it that it can replace: what is
  * ordered after the new operation is also ordered after those. A read does not replace a write,
  * because later reads must be checked against the write. */
 static inline void own_replace_(const own_engine *engine, const own_stream *stream,
-                                const own_clock *view, own_range *range, const own_epoch *epoch) {
+                                const own_clock *view, const own_memory *memory, own_range *range,
+                                const own_epoch *epoch) {
     own_epoch *kept = own_epochs(range);
     const own_epoch *old = kept, *end = old + range->count;
     for (; old < end; old++) {
-        int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;
+        int stands_for = (epoch->mode == OWN_WRITE || old->mode == epoch->mode) &&
+                         own_covers_(memory, epoch, old);
         int same = old->slot == epoch->slot && old->seq == epoch->seq;
         if (!(own_known_(engine, old->slot, old->seq) ||
               (stands_for && (same || own_in_view_(engine, stream, view, old))))) {
@@ -149,16 +268,36 @@ static inline void own_replace_(const own_engine *engine, const own_stream *stre
     range->count = (uint32_t)(kept - own_epochs(range));
 }
 
+static inline void own_commit_rows_(const own_engine *engine, const own_request *request,
+                                    const own_access *access, const own_epoch *epoch) {
+    own_memory *memory = access->memory;
+    for (own_rows_ rows = own_rows_of_(access); own_has_row_(&rows); own_next_row_(&rows)) {
+        own_range *end, *range = own_ranges_of(memory, rows.start, rows.stop, &end);
+        for (; range < end; range++) {
+            own_replace_(engine, request->stream, request->stream->clock, memory, range, epoch);
+        }
+    }
+}
+
 static inline void own_commit_(const own_engine *engine, own_request *request, own_access *access) {
     own_memory *memory = access->memory;
-    const own_epoch epoch = {request->issued.seq, request->issued.slot, request->site,
-                             request->operation,  access->mode,         0};
+    const own_epoch epoch = {request->issued.seq,
+                             request->issued.slot,
+                             request->site,
+                             request->operation,
+                             access->mode,
+                             0,
+                             access->boxed ? access->number & 0x7f : 0};
     access->undo = 0;
     if (__builtin_expect(access->effect | memory->limited, 0)) {
         const own_id by = {epoch.seq, epoch.slot};
         own_commit_effect_(engine, access, by, request->site, &request->attachment);
     }
     if (access->start >= access->stop) {
+        return;
+    }
+    if (access->boxed && access->number == OWN_BY_ROWS) {
+        own_commit_rows_(engine, request, access, &epoch);
         return;
     }
     own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
@@ -168,10 +307,11 @@ static inline void own_commit_(const own_engine *engine, own_request *request, o
         access->undo_count = (uint8_t)first->count;
         for (uint32_t k = 0; k < first->count; k++) {
             access->saved[k] = epochs[k];
+            access->undo &= epochs[k].box == 0; /* the number may get another box meanwhile */
         }
     }
     for (own_range *range = first; range < end; range++) {
-        own_replace_(engine, request->stream, request->stream->clock, range, &epoch);
+        own_replace_(engine, request->stream, request->stream->clock, memory, range, &epoch);
     }
 }
 
@@ -198,17 +338,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     if (memory->count < memory->crowded) {
         return;
     }
-    for (uint32_t i = 0; i < memory->count; i++) {
-        own_range *range = &memory->ranges[i];
-        own_epoch *epochs = own_epochs(range);
-        uint32_t kept = 0;
-        for (uint32_t k = 0; k < range->count; k++) {
-            if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {
-                epochs[kept++] = epochs[k];
-            }
-        }
-        range->count = kept;
-    }
+    own_drop_known_(engine, memory, 0);
     own_ranges_join(memory, memory->ranges, memory->ranges + memory->count);
     memory->crowded = 2 * memory->count + OWN_CROWDED;
 }
@@ -217,7 +347,7 @@ static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
 static inline int own_prepare_(own_engine *engine, own_request *request, const own_clock *view) {
     int answer = own_check_(engine, request, view);
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
-        answer = own_reserve_(request, &request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
+        answer = own_reserve_(engine, request, &request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
     }
     return answer;
 }
@@ -232,10 +362,15 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
                          borrower ? borrower : request->stream, request->loan);
     }
     for (uint32_t i = 0; i < request->count; i++) {
+        own_memory *memory = request->accesses[i].memory;
         own_join_ranges_(&request->accesses[i]);
-        own_sweep_(engine, request->accesses[i].memory);
-        if (__builtin_expect(request->accesses[i].memory->limited, 0)) {
-            own_join_discards_(engine, request->accesses[i].memory);
+        own_sweep_(engine, memory);
+        if (__builtin_expect(memory->limited, 0)) {
+            own_join_discards_(engine, memory);
+            if (memory->limited & OWN_HAS_BOXES && memory->count <= OWN_FEW_RANGES) {
+                own_drop_known_(engine, memory, 1);
+                own_drop_boxes_(memory);
+            }
         }
     }
 }
@@ -373,8 +508,8 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
         for (uint32_t k = 0; k < range->count; k++) {
             const own_epoch epoch = own_epochs(range)[k];
             if (epoch.slot == issued->slot && epoch.seq == issued->seq &&
-                epoch.mode == access->mode) {
-                own_replace_(engine, request->stream, issued->clock, range, &epoch);
+                epoch.mode == access->mode && epoch.box == (access->boxed ? access->number : 0)) {
+                own_replace_(engine, request->stream, issued->clock, memory, range, &epoch);
                 break;
             }
         }

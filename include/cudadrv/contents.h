@@ -116,12 +116,15 @@ static inline int own_writes_(const own_access *access) {
            access->effect != OWN_ATTACHES;
 }
 
-/* Returns the first discarded bytes between `start` and `stop`, or NULL. */
-static inline const own_discard *own_find_discard_(const own_memory *memory, uint64_t start,
-                                                   uint64_t stop) {
+static inline own_bytes own_discarded_bytes_(const own_discard *discard) {
+    return (own_bytes){discard->start, discard->stop, NULL};
+}
+
+/* Returns the first entry with discarded bytes that are among `bytes`, or NULL. */
+static inline const own_discard *own_find_discard_(const own_memory *memory, own_bytes bytes) {
     const own_discard *found = NULL;
     for (const own_discard *each = own_discards_(memory); each; each = each->next) {
-        if (own_is_discarded_(each) && each->start < stop && start < each->stop &&
+        if (own_is_discarded_(each) && own_meet(bytes, own_discarded_bytes_(each)) &&
             (!found || each->start < found->start)) {
             found = each;
         }
@@ -148,7 +151,7 @@ static inline void own_leave_(const own_access *access) {
 /* Call this when no access of a buffer that was closed can be prepared any more. */
 static inline void own_return_(own_memory *memory) {
     memory->left--;
-    memory->limited &= (uint8_t)~(memory->left ? 0 : OWN_WAS_LEFT);
+    memory->limited &= (uint8_t) ~(memory->left ? 0 : OWN_WAS_LEFT);
 }
 
 static inline void own_memory_return(own_engine *engine, own_memory *memory) {
@@ -183,7 +186,7 @@ int own_check_limits_(const own_engine *engine, const own_stream *stream, const 
         return OWN_ATTACHED;
     }
     const own_discard *found =
-        own_reads_(access) ? own_find_discard_(memory, access->start, access->stop) : NULL;
+        own_reads_(access) ? own_find_discard_(memory, own_bytes_of(access)) : NULL;
     if (found) {
         conflict->site = found->site;
         conflict->start =
@@ -247,8 +250,13 @@ int own_reserve_contents_(const own_access *access) {
     if (!own_writes_(access)) {
         return 1;
     }
-    return own_cut_discards_(memory, access->start) && own_cut_discards_(memory, access->stop) &&
-           (access->effect != OWN_DISCARDS || own_new_discard_(memory));
+    own_rows_ rows = own_rows_of_(access);
+    for (; memory->limited & OWN_HAS_DISCARDS && own_has_row_(&rows); own_next_row_(&rows)) {
+        if (!own_cut_discards_(memory, rows.start) || !own_cut_discards_(memory, rows.stop)) {
+            return 0;
+        }
+    }
+    return (access->effect != OWN_DISCARDS || own_new_discard_(memory));
 }
 #endif
 
@@ -283,6 +291,15 @@ static inline int own_stays_written_(const own_engine *engine, const own_discard
            (discard->again.seq && own_is_settled_(engine, discard->again));
 }
 
+/* Returns whether an access may write all bytes of an entry. Entries that were there before the
+ * operation were cut where the rows of the access begin and end. */
+static inline int own_overwrites_(const own_access *access, const own_discard *discard) {
+    const own_bytes bytes = own_bytes_of(access);
+    const own_bytes first = {discard->start, discard->start + 1, NULL};
+    const own_bytes last = {discard->stop - 1, discard->stop, NULL};
+    return own_writes_(access) && own_meet(bytes, first) && own_meet(bytes, last);
+}
+
 /* Records what an accepted access does to contents and attachment. `by` is its operation. */
 static __attribute__((noinline)) void own_commit_effect_(const own_engine *engine,
                                                          const own_access *access, own_id by,
@@ -304,8 +321,7 @@ static __attribute__((noinline)) void own_commit_effect_(const own_engine *engin
         } else if (own_stays_written_(engine, each)) {
             own_drop_discard_(memory, link);
             continue;
-        } else if (own_writes_(access) && access->start <= each->start &&
-                   each->stop <= access->stop) {
+        } else if (own_overwrites_(access, each)) {
             own_mark_written_(each, by);
         }
         link = &each->next;
@@ -371,7 +387,7 @@ static __attribute__((noinline)) int own_write_on_host_(const own_access *access
     }
     own_discard **link = memory->limits ? &memory->limits->discards : NULL;
     for (own_discard *each; link && (each = *link);) {
-        if (own_is_discarded_(each) && access->start <= each->start && each->stop <= access->stop) {
+        if (own_is_discarded_(each) && own_overwrites_(access, each)) {
             own_drop_discard_(memory, link);
         } else {
             link = &each->next;
@@ -380,12 +396,11 @@ static __attribute__((noinline)) int own_write_on_host_(const own_access *access
     return 1;
 }
 
-/* Sets *found to the first discarded bytes between `start` and `stop`. Returns 0 if there are
- * none. */
-static inline int own_discarded(own_engine *engine, const own_memory *memory, uint64_t start,
-                                uint64_t stop, own_discard *found) {
+/* Sets *found to the first entry with discarded bytes among `bytes`. Returns 0 if there is none. */
+static inline int own_discarded(own_engine *engine, const own_memory *memory, own_bytes bytes,
+                                own_discard *found) {
     own_lock(engine);
-    const own_discard *first = own_find_discard_(memory, start, stop);
+    const own_discard *first = own_find_discard_(memory, bytes);
     if (first) {
         *found = *first;
     }

@@ -124,7 +124,7 @@ typedef struct own_sorted_ {
     uint32_t first; /* index of the first access of the same memory */
 } own_sorted_;
 
-/* A range of bytes, and how operations use all of it. */
+/* A range of bytes or a box, and how operations use all of it. */
 typedef struct own_part_ {
     uint8_t modes; /* a bit for each own_mode of the accesses that are joined */
     uint8_t written;
@@ -228,10 +228,68 @@ static inline uint32_t own_join_parts_(own_access access, const uint64_t *cuts,
     return found;
 }
 
-/* Joins accesses of one memory into `result`. `cuts` and `parts` have room for two entries for each
- * access. Returns the number of entries of `result`. */
+static inline void own_add_use_(own_part_ *part, const own_access *access, int policy, int needed) {
+    if (policy < 0 || access->policy == policy) {
+        part->modes |= (uint8_t)(1 << access->mode);
+    }
+    part->needed |= own_reads_(access) && needed;
+    part->written |= own_writes_(access) != 0;
+}
+
+/* Returns whether some bytes of a box were not written by the accesses before it: neither by one
+ * with a box that covers it, nor by those without boxes (`parts`). */
+static inline int own_box_needs_(const own_sorted_ *sorted, uint32_t index, const uint64_t *cuts,
+                                 const own_part_ *parts, uint32_t count) {
+    const own_access *access = sorted[index].access;
+    const own_bytes bytes = own_bytes_of(access);
+    for (uint32_t i = 0; i < index; i++) {
+        const own_access *before = sorted[i].access;
+        if (before->boxed && own_writes_(before) && own_box_covers_(own_bytes_of(before), bytes)) {
+            return 0;
+        }
+    }
+    for (uint32_t k = own_cut_at_(cuts, count, access->start); cuts[k] < access->stop; k++) {
+        if (!parts[k].written && own_box_meets_plain_(bytes, cuts[k], cuts[k + 1])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns the index of the first access with the same box. */
+static inline uint32_t own_first_with_box_(const own_sorted_ *sorted, uint32_t index) {
+    const own_access *access = sorted[index].access;
+    for (uint32_t i = 0; i < index; i++) {
+        const own_access *before = sorted[i].access;
+        if (before->boxed && before->start == access->start &&
+            !memcmp(&before->box, &access->box, sizeof access->box)) {
+            return i;
+        }
+    }
+    return index;
+}
+
+/* Makes the accesses for all boxes of a memory. `parts` has an entry for each access. Returns their
+ * number. */
+static inline uint32_t own_join_boxes_(const own_sorted_ *sorted, const own_part_ *parts,
+                                       uint32_t count, int policy, own_access *result) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (int shared = 0; sorted[i].access->boxed && shared < 2; shared++) {
+            own_access *access = &result[found];
+            *access = *sorted[i].access;
+            access->policy = policy < 0 ? OWN_STRICT : (uint8_t)policy;
+            found += own_union_of_(&parts[i], shared, access) != 0;
+        }
+    }
+    return found;
+}
+
+/* Joins accesses of one memory into `result`. `cuts` has room for two entries for each access, and
+ * `parts` for three. Returns the number of entries of `result`. */
 static inline uint32_t own_join_accesses_(const own_sorted_ *sorted, uint32_t count, int policy,
                                           uint64_t *cuts, own_part_ *parts, own_access *result) {
+    own_part_ *boxes = parts + 2 * (size_t)count;
     uint32_t used = 0;
     for (uint32_t i = 0; i < count; i++) {
         cuts[2 * i] = sorted[i].access->start;
@@ -243,35 +301,37 @@ static inline uint32_t own_join_accesses_(const own_sorted_ *sorted, uint32_t co
             cuts[used++] = cuts[i];
         }
     }
-    memset(parts, 0, used * sizeof *parts);
+    memset(parts, 0, 3 * (size_t)count * sizeof *parts);
     for (uint32_t i = 0; i < count; i++) {
         const own_access *access = sorted[i].access;
         uint32_t k = own_cut_at_(cuts, used, access->start);
+        if (access->boxed) {
+            own_add_use_(&boxes[own_first_with_box_(sorted, i)], access, policy,
+                         own_box_needs_(sorted, i, cuts, parts, used));
+            continue;
+        }
         for (; cuts[k] < access->stop; k++) {
-            if (policy < 0 || access->policy == policy) {
-                parts[k].modes |= (uint8_t)(1 << access->mode);
-            }
-            parts[k].needed |= own_reads_(access) && !parts[k].written;
-            parts[k].written |= own_writes_(access) != 0;
+            own_add_use_(&parts[k], access, policy, !parts[k].written);
         }
     }
     own_access access = {.memory = sorted->access->memory,
                          .policy = policy < 0 ? OWN_STRICT : (uint8_t)policy};
     uint32_t found = own_join_parts_(access, cuts, parts, used - 1, 0, result);
-    return found + own_join_parts_(access, cuts, parts, used - 1, 1, result + found);
+    found += own_join_parts_(access, cuts, parts, used - 1, 1, result + found);
+    return found + own_join_boxes_(sorted, boxes, count, policy, result + found);
 }
 
 /* Joins the accesses of a graph's operations, in the order in which they were captured, into those
  * of the whole graph: for each memory, ranges that do not overlap, except that SHARED ones may
- * overlap READ ones. Only accesses with the `policy` are joined; if it is negative, all are. The
- * others still count as writes: a read of bytes that an earlier access of the graph has written
- * does not need their contents from before. `result` has room for four entries for each access.
- * Returns 0 if malloc fails, else 1, and sets *found. */
+ * overlap READ ones, and boxes may overlap all others. Only accesses with the `policy` are joined;
+ * if it is negative, all are. The others still count as writes: a read of bytes that an earlier
+ * access of the graph has written does not need their contents from before. `result` has room for
+ * four entries for each access. Returns 0 if malloc fails, else 1, and sets *found. */
 static inline int own_join_accesses(const own_access *accesses, uint32_t count, int policy,
                                     own_access *result, uint32_t *found) {
     own_sorted_ *sorted = malloc((count + 1) * sizeof *sorted);
     uint64_t *cuts = malloc(2 * ((size_t)count + 1) * sizeof *cuts);
-    own_part_ *parts = malloc(2 * ((size_t)count + 1) * sizeof *parts);
+    own_part_ *parts = malloc(3 * ((size_t)count + 1) * sizeof *parts);
     int ok = sorted && cuts && parts;
     uint32_t used = 0;
     *found = 0;

@@ -18,8 +18,8 @@ static inline int own_excluded_(const own_engine *engine, const own_memory *memo
                 !own_known_(engine, stream->slot, stream->seq) &&
                 own_clock_at(waited, stream->slot) < stream->seq) {
                 const own_operation *last = &stream->recent[stream->seq % OWN_RECENT];
-                own_epoch epoch = {stream->seq,     stream->slot, last->site,
-                                   last->operation, OWN_WRITE,    0};
+                own_epoch epoch = {
+                    stream->seq, stream->slot, last->site, last->operation, OWN_WRITE, 0, 0};
                 own_blame_(engine, conflict, &epoch);
                 conflict->excluded = 1;
                 return 1;
@@ -159,11 +159,14 @@ static inline void own_export_close(own_engine *engine, own_export *view) {
  * sets `conflict`. */
 static inline int own_bytes_known_(const own_engine *engine, own_memory *memory, uint64_t start,
                                    uint64_t stop, own_conflict *conflict) {
+    const own_bytes bytes = {start, stop, NULL};
     own_range *last, *range = own_ranges_of(memory, start, stop, &last);
     for (; range < last; range++) {
         const own_epoch *epochs = own_epochs(range);
+        const uint32_t index = (uint32_t)(range - memory->ranges);
         for (uint32_t k = 0; k < range->count; k++) {
-            if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {
+            if (!own_known_(engine, epochs[k].slot, epochs[k].seq) &&
+                own_uses_bytes_(memory, index, &epochs[k], bytes)) {
                 own_blame_(engine, conflict, &epochs[k]);
                 return 0;
             }
@@ -183,6 +186,7 @@ static inline int own_memory_inherit(own_engine *engine, own_memory *memory,
         own_epoch *epoch = &own_epochs(range)[range->count++];
         *epoch = own_epochs(used)[k];
         epoch->mode = (uint8_t)mode;
+        epoch->box = 0; /* this memory has no table of boxes */
     }
     own_unlock(engine);
     return ok;
@@ -198,7 +202,7 @@ static inline int own_bytes_free_(own_engine *engine, own_memory *memory, uint64
     int answer = OWN_OK;
     *conflict = (own_conflict){0};
     for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
-        if (view->start < stop && start < view->stop) {
+        if (own_meet(own_bytes_of_view_(view), (own_bytes){start, stop, NULL})) {
             own_blame_export_(conflict, view);
             answer = OWN_EXPORTED;
         }
@@ -311,14 +315,13 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
  * bytes (for the whole memory also an empty view), or a use of managed memory that excludes the
  * host or the device. Returns OWN_EXPORTED, OWN_BORROWED or OWN_OK. */
 static inline int own_obstacle(own_engine *engine, const own_domain *domain,
-                               const own_memory *memory, uint64_t start, uint64_t stop,
-                               own_conflict *conflict) {
+                               const own_memory *memory, own_bytes bytes, own_conflict *conflict) {
     int answer = OWN_OK;
     *conflict = (own_conflict){0};
     own_lock(engine);
     for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
-        if (!view->keeps &&
-            ((view->start < stop && start < view->stop) || stop - start == memory->nbytes)) {
+        if (!view->keeps && (own_meet(own_bytes_of_view_(view), bytes) ||
+                             bytes.stop - bytes.start == memory->nbytes)) {
             own_blame_export_(conflict, view);
             answer = OWN_EXPORTED;
         }
@@ -348,25 +351,44 @@ typedef struct own_borrow {
     uint8_t kind;
 } own_borrow;
 
+/* Returns whether one of the ranges from `first` to before `index` has this epoch, with its box. */
+static inline int own_has_epoch_(const own_memory *memory, uint32_t first, uint32_t index,
+                                 const own_epoch *epoch) {
+    for (; first < index; first++) {
+        const own_epoch *each = own_epochs(&memory->ranges[first]);
+        const own_epoch *end = each + memory->ranges[first].count;
+        for (; each < end; each++) {
+            if (each->seq == epoch->seq && each->slot == epoch->slot && each->mode == epoch->mode &&
+                each->box == epoch->box) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* Fills `borrows` with the unfinished uses of some bytes, at most `fit`. Returns how many
- * unfinished uses there are, which may be more. */
-static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, uint64_t start,
-                                   uint64_t stop, own_borrow *borrows, uint32_t fit) {
+ * unfinished uses there are, which may be more. The use of a box is one use. */
+static inline uint32_t own_borrows(own_engine *engine, own_memory *memory, own_bytes bytes,
+                                   own_borrow *borrows, uint32_t fit) {
     uint32_t found = 0;
     own_lock(engine);
-    uint32_t i = own_range_find(memory, start);
-    for (; i < memory->count && memory->ranges[i].start < stop; i++) {
+    const uint32_t first = own_range_find(memory, bytes.start);
+    for (uint32_t i = first; i < memory->count && memory->ranges[i].start < bytes.stop; i++) {
         const own_epoch *epochs = own_epochs(&memory->ranges[i]);
-        uint64_t from = memory->ranges[i].start, to = own_range_stop(memory, i);
         for (uint32_t k = 0; k < memory->ranges[i].count; k++) {
-            if (own_known_(engine, epochs[k].slot, epochs[k].seq)) {
+            if (own_known_(engine, epochs[k].slot, epochs[k].seq) ||
+                !own_uses_bytes_(memory, i, &epochs[k], bytes) ||
+                (epochs[k].box && own_has_epoch_(memory, first, i, &epochs[k]))) {
                 continue;
             }
             if (found < fit) {
+                const own_bytes used = own_bytes_at_(memory, i, &epochs[k]);
                 own_conflict holder;
                 own_blame_(engine, &holder, &epochs[k]);
-                borrows[found] = (own_borrow){epochs[k], from > start ? from : start,
-                                              to < stop ? to : stop, holder.number, holder.kind};
+                borrows[found] = (own_borrow){
+                    epochs[k], used.start > bytes.start ? used.start : bytes.start,
+                    used.stop < bytes.stop ? used.stop : bytes.stop, holder.number, holder.kind};
             }
             found++;
         }

@@ -2,7 +2,10 @@
  *
  * An allocation is divided into ranges. Each range has the epochs of the operations that may
  * still use it: at most one for each stream and mode. Ranges are cut where an access begins or
- * ends, and joined again when neighbours have the same epochs. */
+ * ends, and joined again when neighbours have the same epochs.
+ *
+ * The epoch of a box does not use all bytes of its ranges: it has the number of the box in a table
+ * of the allocation. */
 
 #ifndef CUDADRV_RANGES_H
 #define CUDADRV_RANGES_H
@@ -10,6 +13,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "box.h"
 
 enum own_mode {
     OWN_READ,  /* conflicts with OWN_WRITE and OWN_REACH */
@@ -26,12 +31,16 @@ typedef struct own_epoch {
     uint32_t site;
     uint16_t operation;
     uint8_t mode;
-    uint8_t seen; /* the host has used the bytes since: see turns.h */
+    uint8_t seen : 1; /* the host has used the bytes since: see turns.h */
+    uint8_t box : 7;  /* 0: all bytes of the range; else its box is boxes[box - 1] */
 } own_epoch;
 
 enum {
-    OWN_FEW = 2,     /* number of epochs that a range holds without malloc: a write and a read */
-    OWN_CROWDED = 64 /* number of ranges at which own_sweep_ first runs */
+    OWN_FEW = 2,      /* number of epochs that a range holds without malloc: a write and a read */
+    OWN_CROWDED = 64, /* number of ranges at which own_sweep_ first runs */
+    OWN_FEW_RANGES =
+        8,         /* number of ranges up to which the engine looks for boxes that are complete */
+    OWN_BOXES = 64 /* number of boxes of an allocation; further boxes are recorded row by row */
 };
 
 typedef struct own_range {
@@ -73,8 +82,18 @@ enum own_limit {
     OWN_HAS_DISCARDS = 1,
     OWN_IS_ATTACHED = 2,
     OWN_WAS_CUT = 4,
-    OWN_WAS_LEFT = 8 /* `left` is not 0 */
+    OWN_WAS_LEFT = 8, /* `left` is not 0 */
+    OWN_HAS_BOXES = 16
 };
+
+/* The boxes to which epochs of an allocation refer. */
+typedef struct own_boxes {
+    uint32_t count;
+    struct {
+        uint64_t start;
+        own_box box;
+    } each[OWN_BOXES];
+} own_boxes;
 
 typedef struct own_limits {
     own_discard *discards;
@@ -83,6 +102,7 @@ typedef struct own_limits {
     /* OWN_WAS_CUT: the bytes from `end` on are gone, since this call site: see own_memory_cut. */
     uint64_t end;
     uint32_t cut_at;
+    own_boxes *boxes; /* NULL until a box is first used */
 } own_limits;
 
 struct own_export;
@@ -145,6 +165,9 @@ static inline void own_memory_clear(own_memory *memory) {
         own_discard *first = memory->limits->discards;
         memory->limits->discards = first->next;
         free(first);
+    }
+    if (memory->limits) {
+        free(memory->limits->boxes);
     }
     free(memory->limits);
 }
@@ -261,7 +284,7 @@ static inline int own_range_same(own_range *a, own_range *b) {
     const own_epoch *x = own_epochs(a), *y = own_epochs(b);
     for (uint32_t i = 0; i < a->count; i++) {
         if (x[i].seq != y[i].seq || x[i].slot != y[i].slot || x[i].mode != y[i].mode ||
-            x[i].seen != y[i].seen) {
+            x[i].seen != y[i].seen || x[i].box != y[i].box) {
             return 0;
         }
     }

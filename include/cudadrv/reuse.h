@@ -58,8 +58,8 @@ static inline void own_memory_renew(own_memory *memory, uint64_t nbytes) {
 static inline void own_memory_prepare_used(own_memory *memory, uint64_t nbytes,
                                            const own_request *write) {
     own_memory_prepare(memory, nbytes);
-    memory->one.few[0] = (own_epoch){write->issued.seq, write->issued.slot, write->site,
-                                     write->operation,  OWN_WRITE,          0};
+    memory->one.few[0] = (own_epoch){
+        write->issued.seq, write->issued.slot, write->site, write->operation, OWN_WRITE, 0, 0};
     memory->one.count = 1;
 }
 

@@ -52,7 +52,7 @@ void own_catch_up_(own_engine *engine) {
 static inline void own_note_run_(const own_request *request, own_runs *runs, int behind) {
     runs->before = runs->latest;
     runs->latest = (own_epoch){
-        request->issued.seq, request->issued.slot, request->site, request->operation, 0, 0};
+        request->issued.seq, request->issued.slot, request->site, request->operation, 0, 0, 0};
     runs->behind = (uint8_t)behind;
 }
 

@@ -26,7 +26,8 @@ static inline int own_turn_begins(own_engine *engine, const own_access *access, 
         const own_epoch *end = epoch + memory->ranges[i].count;
         uint64_t from = memory->ranges[i].start, to = own_range_stop(memory, i);
         for (; epoch < end; epoch++) {
-            if (!epoch->seen && epoch->operation != allocation) {
+            if (!epoch->seen && epoch->operation != allocation &&
+                own_uses_bytes_(memory, i, epoch, own_bytes_of(access))) {
                 if (turn->stop == 0) {
                     turn->start = from > access->start ? from : access->start;
                 }

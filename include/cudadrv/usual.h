@@ -44,7 +44,8 @@ own_range *own_only_range_(const own_access *access) {
 #endif
 
 /* Returns whether an access can take the fast path. Its bytes must be exactly one range, and its
- * effect must be less than OWN_ATTACHES. The memory must be open, without views, loans and limits.
+ * effect must be less than OWN_ATTACHES. The memory must be open, without views, loans, limits and
+ * boxes.
  * All unfinished uses must be on this stream, and the new epoch must fit without malloc. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
@@ -53,7 +54,8 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     uint32_t left = 0;
     uint64_t part = (memory->count ^ 1) | access->start | (access->stop ^ memory->nbytes);
     uint64_t unusual = memory->unusual | (uintptr_t)memory->exports |
-                       (access->effect >= OWN_ATTACHES) | (access->start >= access->stop);
+                       (access->effect >= OWN_ATTACHES) | access->boxed |
+                       (access->start >= access->stop);
     if (__builtin_expect(part | unusual | range->capacity, 0)) {
         range = unusual ? NULL : own_only_range_(access);
         if (!range || range->capacity) {
@@ -148,8 +150,13 @@ static inline void own_commit_usual_(const own_engine *engine, const own_request
                          0)) {
         kept = own_keep_others_(engine, range, access->mode);
     }
-    range->few[kept] = (own_epoch){request->issued.seq, request->issued.slot, request->site,
-                                   request->operation,  access->mode,         0};
+    range->few[kept] = (own_epoch){request->issued.seq,
+                                   request->issued.slot,
+                                   request->site,
+                                   request->operation,
+                                   access->mode,
+                                   0,
+                                   0};
     range->count = kept + 1;
 }
 

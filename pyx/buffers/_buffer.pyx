@@ -18,7 +18,7 @@ from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, cudadrv_table, likely, unlikely, words
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_HAS_DISCARDS, OWN_HELD, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT,
-    OWN_WRITE, engine, own_borrow, own_borrows, own_conflict, own_current, own_discard,
+    OWN_WRITE, engine, own_access, own_borrow, own_borrows, own_bytes_of, own_conflict, own_current, own_discard,
     own_discarded, own_held, own_memory_end, own_next_held, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
@@ -39,7 +39,7 @@ from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport (
-    Region, dtype_name, is_region, of_present_size, plain_array, pointer_of,
+    Region, aim_at, dtype_name, is_region, of_present_size, plain_array, pointer_of,
 )
 from cudadrv._release cimport drain, internal_stream
 from cudadrv._sharing cimport accept_region, is_opened, return_opened, settle_shares, share_region
@@ -81,13 +81,14 @@ cdef tuple _look(Region region, unsigned int most):
     Each text is listed once. The texts are only about the borrows that are returned.
     """
     cdef own_borrow *found
-    cdef size_t end = region.start + region.nbytes
+    cdef own_access access
     cdef unsigned int count
     cdef unsigned int i
     if region.memory is None or region.nbytes == 0:
         return [], 0, []
     refuse_if_forked()  # before any lock is taken
-    count = own_borrows(engine, region.memory.state, region.start, end, NULL, 0)
+    aim_at(region, &access)
+    count = own_borrows(engine, region.memory.state, own_bytes_of(&access), NULL, 0)
     if count == 0:
         return [], 0, []
     most = min(count, most)
@@ -95,7 +96,7 @@ cdef tuple _look(Region region, unsigned int most):
     if found is NULL:
         raise MemoryError()
     try:
-        count = own_borrows(engine, region.memory.state, region.start, end, found, most)
+        count = own_borrows(engine, region.memory.state, own_bytes_of(&access), found, most)
         borrows, ways = [], {}
         for i in range(min(count, most)):
             borrows.append(_borrow(&found[i], region.start))
@@ -134,8 +135,10 @@ cdef str _obstacle(Region region, list ways):
     memory. Returns "" if there is none. Appends to `ways` how to end the view, loan or work.
     """
     cdef own_conflict conflict
-    answer = own_obstacle(engine, region.memory.context.domain, region.memory.state, region.start,
-                          region.start + region.nbytes, &conflict)
+    cdef own_access access
+    aim_at(region, &access)
+    answer = own_obstacle(engine, region.memory.context.domain, region.memory.state,
+                          own_bytes_of(&access), &conflict)
     if answer == OWN_OK:
         return ""
     if answer == OWN_BORROWED:
@@ -174,9 +177,11 @@ cdef str explain_region(Region region):
 cdef str _discarded(Region region):
     """Return a line about the first discarded bytes, or "" if there are none."""
     cdef own_discard found
+    cdef own_access access
     cdef size_t stop = region.start + region.nbytes
+    aim_at(region, &access)
     if not region.memory.state.limited & OWN_HAS_DISCARDS or not own_discarded(
-            engine, region.memory.state, region.start, stop, &found):
+            engine, region.memory.state, own_bytes_of(&access), &found):
         return ""
     first, last = max(found.start, region.start), min(found.stop, stop)
     return f"\nThe contents of its bytes {first - region.start}:{last - region.start} were" \

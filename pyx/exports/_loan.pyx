@@ -38,7 +38,9 @@ from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue_unusual, prepare, record_call
 from cudadrv._refusal cimport refuse_closed, refuse_host
-from cudadrv._region cimport Region, borrow, of_present_size, pointer_of, queue, refuse_regions
+from cudadrv._region cimport (
+    Region, aim_at, borrow, of_present_size, pointer_of, queue, refuse_regions,
+)
 from cudadrv._release cimport last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
@@ -654,9 +656,7 @@ cdef void _end_turn(Back back) noexcept:
 
 cdef void _access_of(Lent lent, own_access *access) noexcept:
     """Fill in the access of all bytes that the borrower may use."""
-    access.memory = lent.region.memory.state
-    access.start = lent.region.start
-    access.stop = lent.region.start + lent.region.nbytes
+    aim_at(lent.region, access)
     access.mode = OWN_READ if lent.readonly else OWN_WRITE
     access.gone = NULL
 

@@ -220,6 +220,7 @@ cdef int _close_in_home(Memory memory) except -1:
     cdef own_memory *closed = closed_state(memory)
     access.memory, access.gone = memory.state, &memory.gone
     access.start, access.stop = memory.start, memory.start + memory.nbytes
+    access.boxed = False
     answer = own_bytes_leave(engine, &access, memory.context.lost, &conflict)
     if answer == OWN_OK:
         return leave_home(memory, closed)

@@ -14,6 +14,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject_TypeCheck, PyTypeObject
 from libc.limits cimport LLONG_MAX
 from libc.stdint cimport uint32_t
+from libc.stdlib cimport free
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
@@ -158,6 +159,7 @@ cdef class Region:
     def __dealloc__(self):
         if self.memory is not None and not self.moved:
             self.memory.regions -= 1
+        free(self.box)
 
     def __len__(self):
         return self.count

@@ -31,7 +31,7 @@ from cudadrv._driver cimport (
     leave_context, this_thread, was_not_called,
 )
 from cudadrv._engine cimport (
-    OWN_ELSEWHERE, OWN_INTERNAL, engine, own_borrow, own_borrows, own_known,
+    OWN_ELSEWHERE, OWN_INTERNAL, engine, own_borrow, own_borrows, own_bytes, own_known,
     own_memory, own_conflict,
     own_held, own_lock_both, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, own_unlock_both,
@@ -63,7 +63,8 @@ cdef int ANY = -1               # the name of every operation
 
 cdef bint is_unused(own_memory *state, size_t start=0, size_t stop=ALL) noexcept:
     """Whether the host knows that no work uses these bytes of the memory."""
-    return state is NULL or own_borrows(engine, state, start, min(stop, state.nbytes), NULL, 0) == 0
+    return state is NULL or own_borrows(
+        engine, state, own_bytes(start, min(stop, state.nbytes), NULL), NULL, 0) == 0
 
 
 cdef bint _is_held(own_memory *state, size_t start, size_t stop) noexcept:
@@ -83,12 +84,13 @@ cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=
     if is_unused(state, start, stop):
         return {}
     stop = min(stop, state.nbytes)
-    count = own_borrows(engine, state, start, stop, NULL, 0)
+    count = own_borrows(engine, state, own_bytes(start, stop, NULL), NULL, 0)
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
     # There may be fewer borrows now: another thread may have observed that some are complete.
-    count = min(count, own_borrows(engine, state, start, stop, borrows, count))
+    count = min(count, own_borrows(
+            engine, state, own_bytes(start, stop, NULL), borrows, count))
     uses = {}
     for i in range(count):
         if operation not in (ANY, borrows[i].epoch.operation):

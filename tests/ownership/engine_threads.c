@@ -301,7 +301,7 @@ static void look(own_stream *stream, thread *self) {
     own_access bytes = some_bytes(self, 1);
     switch (below(self, 6)) {
     case 0:
-        own_borrows(&engine, bytes.memory, bytes.start, bytes.stop, borrows, 8);
+        own_borrows(&engine, bytes.memory, own_bytes_of(&bytes), borrows, 8);
         break;
     case 1:
         own_suspects(&engine, &domains[0], suspects, 8);

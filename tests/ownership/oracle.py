@@ -32,6 +32,29 @@ class Answer(NamedTuple):
 YES = Answer(OK)
 
 
+class BoxStop(int):
+    """The end of a box: the number of the byte after its last one. Knows all bytes of the box."""
+
+    def __new__(cls, start, width, pitch, rows, slice=0, slices=1):
+        stop = super().__new__(cls, start + (slices - 1) * slice + (rows - 1) * pitch + width)
+        stop.box = (width, pitch, rows, slice, slices)
+        stop.bytes = frozenset(
+            start + z * slice + y * pitch + x
+            for z in range(slices)
+            for y in range(rows)
+            for x in range(width)
+        )
+        return stop
+
+    def __repr__(self):
+        return f"{int(self)} {self.box}"
+
+
+def span(start, stop):
+    """The bytes between two numbers, or those of a box."""
+    return stop.bytes if isinstance(stop, BoxStop) else range(start, stop)
+
+
 class Node:
     """Something that happens on a stream or on the host, and the nodes known to be before it."""
 
@@ -126,7 +149,10 @@ class Memory:
 
 def overlap(a, b):
     """Whether two ranges have a byte in common. An empty range overlaps nothing."""
-    return max(a.start, b.start) < min(a.stop, b.stop)
+    near = max(a.start, b.start) < min(a.stop, b.stop)
+    if near and (isinstance(a.stop, BoxStop) or isinstance(b.stop, BoxStop)):
+        return not frozenset(span(a.start, a.stop)).isdisjoint(span(b.start, b.stop))
+    return near
 
 
 def conflict(mode, other):
@@ -155,7 +181,7 @@ def policies_of(policy, accesses):
 
 def uses_of_byte(memory, byte):
     """The uses of a byte that a wait must cover. Later uses stand for those before them."""
-    uses = [use for use in memory.accesses if use.start <= byte < use.stop]
+    uses = [use for use in memory.accesses if byte in span(use.start, use.stop)]
     return [
         use
         for at, use in enumerate(uses)
@@ -328,16 +354,18 @@ class Oracle:
         if access.mode != "read" and not lends:
             return None
         sites = frozenset(
-            site for byte, site in memory.discarded.items() if access.start <= byte < access.stop
+            site
+            for byte, site in memory.discarded.items()
+            if byte in span(access.start, access.stop)
         )
         return Answer(DISCARDED, sites) if sites else None
 
     def change(self, memory, start, stop, mode, site):
         """Record what an access does to contents. Each mode that may write writes all bytes."""
         if mode == "discard":
-            memory.discarded.update(dict.fromkeys(range(start, stop), site))
+            memory.discarded.update(dict.fromkeys(span(start, stop), site))
         elif mode in ("write", "shared", "reach", "share"):
-            for byte in range(start, stop):
+            for byte in span(start, stop):
                 memory.discarded.pop(byte, None)
 
     def attach(self, memory, to, site):
@@ -448,7 +476,7 @@ class Oracle:
         for (memory, start, stop, mode), policy in reversed(
             list(zip(accesses, policies, strict=True))
         ):
-            for byte in range(start, stop) if policy == "wait" else ():
+            for byte in sorted(span(start, stop)) if policy == "wait" else ():
                 for use in uses_of_byte(memory, byte):
                     if conflict(use.mode, mode) and use.node not in known:
                         return use
@@ -483,8 +511,9 @@ class Oracle:
 
         This is certain if all uses are of the whole memory, and there are at most two.
         """
-        whole = all(use.start == 0 and use.stop == memory.nbytes for use in memory.accesses)
-        return whole and start == 0 and stop == memory.nbytes and len(memory.accesses) <= 2
+        uses = [*((use.start, use.stop) for use in memory.accesses), (start, stop)]
+        whole = all(use == (0, memory.nbytes) and not isinstance(use[1], BoxStop) for use in uses)
+        return whole and len(memory.accesses) <= 2
 
     def _borrow(self, stream, accesses, site, node):
         stream.last = node
@@ -597,7 +626,7 @@ class Oracle:
         """
         known = past(self.host)
         found = {}
-        for byte in range(start, stop):
+        for byte in span(start, stop):
             for use in uses_of_byte(memory, byte):
                 if use.stream and use.node not in known and self.can_be_waited_for(use.stream):
                     found[use.stream] = None
@@ -638,7 +667,7 @@ class Oracle:
         """
         known = past(*self.before(stream, passive=True))
         found = {}
-        for byte in range(start, stop):
+        for byte in span(start, stop):
             for use in uses_of_byte(memory, byte):
                 waits = use.returns and use.stream is not stream and use.node not in known
                 if waits and self.can_be_waited_for(use.stream):
@@ -649,7 +678,7 @@ class Oracle:
 
     def judge_end(self, memory, start, stop):
         """The answer to closing one of several buffers over some memory."""
-        if any(view.start < stop and start < view.stop for view in memory.views):
+        if any(overlap(view, Access(None, start, stop, "write", 0)) for view in memory.views):
             return EXPORTED
         if self.is_held(memory, start, stop):
             return HELD
@@ -673,5 +702,5 @@ class Oracle:
         found = set()
         for access in memory.accesses:
             if access.node not in known:
-                found.update(range(access.start, access.stop))
+                found.update(span(access.start, access.stop))
         return found

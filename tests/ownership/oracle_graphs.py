@@ -23,6 +23,7 @@ from oracle import (
     overlap,
     past,
     policies_of,
+    span,
 )
 
 CHANGED = ("copy", "fill", "add", "swap", "peek", "steer")  # no other operation can be changed
@@ -549,7 +550,7 @@ def union(operations, policies, policy):
         pairs = list(zip(operation.accesses, its, strict=True))
         pairs.sort(key=lambda pair: pair[0][3] != "read")
         for (memory, start, stop, mode), one in pairs:
-            for byte in range(start, stop):
+            for byte in span(start, stop):
                 needs = mode == "read" or operation.in_body or operation.lends
                 if needs and (memory, byte) not in written:
                     needed.add((memory, byte))

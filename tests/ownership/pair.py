@@ -193,7 +193,7 @@ class Pair:
         claimed = {
             (memory.model, byte)
             for memory, start, stop, _ in accesses
-            for byte in range(start, stop)
+            for byte in model.span(start, stop)
         }
         self.agree("bytes borrowed by a failure", {use[:2] for use in kept} <= claimed, True)
         if kept:
@@ -270,5 +270,6 @@ def remembers(memory, start, stop):
 
     This is certain if the memory has one range with few uses so far, and the access covers it.
     """
-    whole = start == 0 and stop == memory.model.nbytes and memory.real.ranges == 1
+    boxes = any(isinstance(use.stop, model.BoxStop) for use in memory.model.accesses)
+    whole = start == 0 and stop == memory.model.nbytes and memory.real.ranges == 1 and not boxes
     return whole and len(memory.model.accesses) <= 2

@@ -14,11 +14,11 @@ from cudadrv._engine cimport (
     OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN, OWN_REACH, OWN_READ,
     OWN_SHARED, OWN_SHARES, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_UNUSUAL,
     OWN_USES, OWN_WAIT, OWN_WRITE, own_access, own_begin, own_borrow, own_borrows, own_bytes_leave,
-    own_conflict, own_memory_return, own_memory_cut, own_memory_extend,
+    own_box, own_bytes, own_conflict, own_memory_return, own_memory_cut, own_memory_extend,
     own_discard, own_discarded, own_domain, own_domain_lose, own_domain_open, own_domain_snapshot,
     own_engine, own_engine_prepare, own_event, own_export, own_export_close, own_export_open,
     own_join_host, own_known, own_lend_open, own_memory, own_memory_clear, own_memory_free,
-    own_memory_inherit, own_memory_prepare, own_record, own_request, own_settle, own_snapshot,
+    own_meet, own_memory_inherit, own_memory_prepare, own_record, own_request, own_settle, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream,
     own_stream_close, own_stream_known, own_stream_open, own_stream_release, own_tag, own_undo,
     own_wait,
@@ -26,6 +26,20 @@ from cudadrv._engine cimport (
 
 cdef extern from "cudadrv/ownership.h":
     bint own_usual_(const own_engine *engine, const own_stream *stream, const own_access *access)
+
+
+def meet(start, stop, other_start, other_stop):
+    """Whether two ranges of bytes or boxes have bytes in common. A stop may be a BoxStop."""
+    cdef own_box[2] boxes
+    return own_meet(_bytes(start, stop, &boxes[0]), _bytes(other_start, other_stop, &boxes[1]))
+
+
+cdef own_bytes _bytes(start, stop, own_box *box) except *:
+    if not hasattr(stop, "box"):
+        return own_bytes(start, stop, NULL)
+    box.width, box.pitch, box.rows, box.slice, box.slices = stop.box
+    return own_bytes(start, stop, box)
+
 
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
 MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED, "reach": OWN_REACH}
@@ -227,6 +241,8 @@ cdef object blamed(int answer, own_conflict *conflict):
 cdef int fill_access(
     own_access *access, MemoryState memory, start, stop, mode, policy
 ) except -1:
+    """Fill in an access. `stop` may be a BoxStop (oracle.py)."""
+    cdef own_box *box
     if not 0 <= start <= stop <= memory.memory.nbytes:
         raise ValueError(f"{start}:{stop} is not within {memory.memory.nbytes} bytes")
     access.memory = memory.memory
@@ -236,6 +252,10 @@ cdef int fill_access(
     access.policy = POLICIES[policy]
     access.effect = OWN_STAYS
     access.gone = &memory.gone
+    access.boxed = hasattr(stop, "box")
+    if access.boxed:
+        box = &access.box
+        box.width, box.pitch, box.rows, box.slice, box.slices = stop.box
     return 0
 
 
@@ -302,7 +322,8 @@ cdef class MemoryState:
         cdef own_borrow found[64]
         cdef uint32_t i
         cdef uint64_t end = self.memory.nbytes if stop is None else stop
-        count = own_borrows(&self.engine.engine, self.memory, start, end, found, 64)
+        count = own_borrows(
+            &self.engine.engine, self.memory, own_bytes(start, end, NULL), found, 64)
         names = {value: name for name, value in MODES.items()}
         listed = []
         for i in range(min(count, 64)):
@@ -314,7 +335,8 @@ cdef class MemoryState:
         """Return (start, stop, site) of the first discard in these bytes, or None."""
         cdef own_discard found
         cdef uint64_t end = self.memory.nbytes if stop is None else stop
-        if not own_discarded(&self.engine.engine, self.memory, start, end, &found):
+        if not own_discarded(
+                &self.engine.engine, self.memory, own_bytes(start, end, NULL), &found):
             return None
         return found.start, found.stop, found.site
 
@@ -359,6 +381,7 @@ cdef class MemoryState:
         cdef own_conflict conflict
         cdef uint8_t gone = 0
         access.memory, access.start, access.stop, access.gone = self.memory, start, stop, &gone
+        access.boxed = False
         answer = own_bytes_leave(&self.engine.engine, &access, False, &conflict)
         if answer == OWN_OK:
             own_memory_return(&self.engine.engine, self.memory)

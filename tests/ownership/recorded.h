@@ -472,17 +472,18 @@ static inline int recorded_own_bytes_free(own_engine *engine, own_memory *memory
     return answer;
 }
 
-static inline uint32_t recorded_own_borrows(own_engine *engine, own_memory *memory, uint64_t start,
-                                            uint64_t stop, own_borrow *borrows, uint32_t fit) {
-    uint32_t found = own_borrows(engine, memory, start, stop, borrows, fit);
-    recorded_put_bytes(RECORDED_BORROWED, memory, start, stop, found > 0, 0);
+static inline uint32_t recorded_own_borrows(own_engine *engine, own_memory *memory, own_bytes bytes,
+                                            own_borrow *borrows, uint32_t fit) {
+    uint32_t found = own_borrows(engine, memory, bytes, borrows, fit);
+    recorded_put_bytes(RECORDED_BORROWED, memory, bytes.start, bytes.stop, found > 0, 0);
     return found;
 }
 
 static inline int recorded_own_discarded(own_engine *engine, const own_memory *memory,
-                                         uint64_t start, uint64_t stop, own_discard *found) {
-    int any = own_discarded(engine, memory, start, stop, found);
-    recorded_put_bytes(RECORDED_DISCARDED, memory, start, stop, any, any ? found->site : 0);
+                                         own_bytes bytes, own_discard *found) {
+    int any = own_discarded(engine, memory, bytes, found);
+    recorded_put_bytes(RECORDED_DISCARDED, memory, bytes.start, bytes.stop, any,
+                       any ? found->site : 0);
     return any;
 }
 

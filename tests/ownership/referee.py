@@ -17,8 +17,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import replay
+from oracle import BoxStop
 from pair import Disagreement, Pair
 
+BOXES = [
+    (start, BoxStop(start, width, pitch, rows))
+    for start in range(4)
+    for pitch, rows in ((2, 2), (2, 3), (2, 4), (3, 2), (4, 2))
+    for width in range(1, pitch)
+    if start + (rows - 1) * pitch + width <= 8
+] + [(0, BoxStop(0, 1, 2, 2, 4, 2)), (1, BoxStop(1, 1, 2, 2, 4, 2)), (0, BoxStop(0, 1, 1, 1, 3, 3))]
 MODES = ("read", "read", "write", "write", "write", "shared", "reach")
 CUTS = (0, 1, 3, 4, 6, 8)
 NBYTES = CUTS[-1]
@@ -40,6 +48,7 @@ class Program:
         self.nobodies = [self.pair.open_nobody(domain) for domain in self.domains]
         self.legacy = set()  # domains that have their legacy stream
         self.default_streams = self.random.random() < 0.5
+        self.boxes = self.random.choice((0, 0, 0.3, 0.8))  # share of boxes among accesses
         self.limits = self.random.random() < 0.5  # whether memory is discarded and attached
         self.answers = {}
         self.log = []
@@ -124,7 +133,7 @@ class Program:
         count = self.random.choice((0, 1, 1, 1, 1, 1, 1, 2, 2, 3))
         found = []
         for _ in range(count):
-            start, stop = sorted(self.random.choices(CUTS, k=2))
+            start, stop = self.bytes()
             if self.random.random() < 0.3:
                 start, stop = 0, NBYTES
             mode = self.random.choice(MODES)
@@ -132,6 +141,12 @@ class Program:
             if overlapping or not any(overlap(access, other) for other in found):
                 found.append(access)
         return found
+
+    def bytes(self):
+        """Two cuts; in some programs, often a box."""
+        if self.random.random() < self.boxes:
+            return self.random.choice(BOXES)
+        return sorted(self.random.choices(CUTS, k=2))
 
     def policy(self):
         return self.random.choice(("strict",) * 5 + ("wait", "unchecked"))
@@ -159,7 +174,11 @@ class Program:
     def special(self, mode):
         """Discard or move the bytes of some accesses."""
         stream, policy, fails = self.pick(self.streams), self.policy(), self.random.random() < 0.15
-        accesses = [(*access[:3], mode) for access in self.accesses(not fails)]
+        accesses = [
+            (*access[:3], mode)
+            for access in self.accesses(not fails)
+            if mode != "discard" or not isinstance(access[2], BoxStop)  # boxes are not discarded
+        ]
         self.note(mode, self.streams.index(stream), self.told(accesses), policy, fails)
         if fails:
             self.pair.fail(stream, accesses, policy)
@@ -207,7 +226,7 @@ class Program:
         self.pair.synchronize_domain(domain)
 
     def export(self):
-        start, stop = sorted(self.random.choices(CUTS, k=2))
+        start, stop = self.bytes()
         memory, mode = self.pick(self.memories), self.random.choice(("read", "write"))
         policy, uses = self.policy(), self.random.random() < 0.4
         self.note("export", self.memories.index(memory), start, stop, mode, policy, uses)
@@ -239,7 +258,7 @@ class Program:
                 self.pair.close_export(memory, view)
 
     def lend_to_nobody(self):
-        start, stop = sorted(self.random.choices(CUTS, k=2))
+        start, stop = self.bytes()
         memory, mode = self.pick(self.memories), self.random.choice(("read", "write"))
         nobody = self.random.choice(self.nobodies)
         self.note("lend to nobody", self.memories.index(memory), start, stop, mode)
@@ -273,7 +292,7 @@ def overlap(access, other):
     """Whether two accesses of an operation share bytes: the engine then need not undo a failure."""
     memory, start, stop, _ = access
     memory2, start2, stop2, _ = other
-    return memory is memory2 and start < stop2 and start2 < stop
+    return memory is memory2 and start < stop2 and start2 < stop  # the gaps of boxes count, too
 
 
 def run(seed):
