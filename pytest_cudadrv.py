@@ -620,7 +620,11 @@ def _explore(
     asked = {} if mark is None else mark.kwargs
     _use(item.config)
     reports = explore_item(
-        item, nextitem, asked.get("max", most_runs), asked.get("seconds", seconds)
+        item,
+        nextitem,
+        asked.get("max", most_runs),
+        asked.get("seconds", seconds),
+        item.config.stash[CHOICE].seed,
     )
     for report in reports:
         if script := getattr(report, "cuda_script", None):

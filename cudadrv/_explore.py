@@ -25,6 +25,7 @@ MOST_SECONDS = 60.0
 MOST_REPLAYS = 200  # to make the script of a failure shorter
 TOO_MANY_RUNS = "there are more than {} orders"
 TOO_LONG = "it took more than {:g} s"
+INTERRUPTED = "it was interrupted"
 
 
 class NotRepeatableError(RuntimeError):
@@ -61,7 +62,8 @@ class Verdict(IntEnum):
 class Failure(Generic[Value]):
     """A run that failed: its script, what it returned, its steps, and those of one that passed.
 
-    ``verdict`` is RACED if there was a data race, and the result was right in all runs.
+    ``verdict`` is RACED if there was a data race, and the result was right in all runs. ``cause``
+    is what the driver says about the run: a wait that never ends, or nothing.
     """
 
     script: str
@@ -69,6 +71,7 @@ class Failure(Generic[Value]):
     steps: list[Step]
     passing: list[Step] | None
     verdict: Verdict = Verdict.FAILED
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,10 @@ class Explored(Generic[Value]):
     limits: tuple[str, ...]
     value: Value
     failure: Failure[Value] | None
+
+    @property
+    def interrupted(self) -> bool:
+        return INTERRUPTED in self.limits
 
     @property
     def complete(self) -> bool:
@@ -177,18 +184,33 @@ class Search(Generic[Value]):
         judge: Callable[[Value], Verdict],
         most_runs: int,
         seconds: float,
+        seed: int = 0,
     ) -> None:
         self.runner, self.judge = runner, judge
+        self.seed = seed  # of the last run with random choices
         self.raced: Ran[Value] | None = None  # the first run with a data race
+        self.failing: Ran[Value] | None = None  # the last run that has failed
+        self.found: dict[str, Any] = {}  # what the driver has said after the last planned run
         self.most_runs = most_runs
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds
         self.limits: set[str] = set()
 
     def explore(self, *, warms_up: bool) -> Explored[Value]:
-        """Run in all orders. With `warms_up`, a run may make things for all later runs."""
+        """Run in all orders. With `warms_up`, a run may make things for all later runs.
+
+        If Ctrl-C interrupts this, returns what was found until then.
+        """
         self.runner.start()
         first = self.run()
+        try:
+            return self.explored_from(first, warms_up)
+        except KeyboardInterrupt:
+            self.limits.add(INTERRUPTED)
+            failure = None if self.failing is None else failure_in(self.failing)
+            return self.explored(first.value, self.found or first.ended, failure)
+
+    def explored_from(self, first: Ran[Value], warms_up: bool) -> Explored[Value]:
         if warms_up and first.ended["more"] and not self.has_failed(first):
             # Such as the fixtures of a module, and cached code.
             self.runner.start()
@@ -200,22 +222,25 @@ class Search(Generic[Value]):
             last = self.run()
             self.refuse_misfit(last.ended)
         found = last.ended
-        seed = 0
         while not self.has_failed(last) and self.limits and self.has_time():
-            seed += 1
-            last = self.run(seed=seed)
+            self.seed += 1
+            last = self.run(seed=self.seed)
         return self.explored(first.value, found, self.failure_of(last))
 
     def run(
         self, script: str | None = None, *, seed: int = 0, keeps_steps: bool = False
     ) -> Ran[Value]:
         ran = self.runner.run(script, seed, keeps_steps)
+        if script is None and not seed:
+            self.found = ran.ended
+        if self.has_failed(ran):
+            self.failing = ran
         if self.raced is None and self.judge(ran.value) == Verdict.RACED:
             self.raced = ran
         return ran
 
     def has_failed(self, ran: Ran[Value]) -> bool:
-        return self.judge(ran.value) == Verdict.FAILED
+        return self.judge(ran.value) == Verdict.FAILED or bool(ran.ended["failure"])
 
     def failure_of(self, last: Ran[Value]) -> Failure[Value] | None:
         if self.has_failed(last):
@@ -232,7 +257,7 @@ class Search(Generic[Value]):
             last = self.run(keeps_steps=True)
             self.refuse_misfit(last.ended)
         passing = None if self.has_failed(last) else last.steps
-        failure = Failure("x", first.value, first.steps, passing)
+        failure = failure_in(first, passing, "x")
         return self.explored(first.value, last.ended, failure)
 
     def explored(
@@ -276,7 +301,14 @@ class Search(Generic[Value]):
                     position = min(position, len(choices))
                     break
                 passing = tried.steps
-        return Failure(script_of(choices), failing.value, failing.steps, passing)
+        return failure_in(failing, passing, script_of(choices))
+
+
+def failure_in(
+    ran: Ran[Value], passing: list[Step] | None = None, script: str | None = None
+) -> Failure[Value]:
+    script = ran.ended["script"] if script is None else script
+    return Failure(script, ran.value, ran.steps, passing, cause=ran.ended["failure"])
 
 
 def choices_of(script: str) -> list[int]:
@@ -319,13 +351,14 @@ def explore(
     most_runs: int = MOST_RUNS,
     seconds: float = MOST_SECONDS,
     saves: bool = True,
+    seed: int = 0,
 ) -> Explored[Value]:
     """Call ``run`` under every order of the asynchronous work that it queues, up to equivalence.
 
     Stops at the first call that has failed. ``run`` must wait for its work, and must
     do the same in each call, apart from what depends on the order. Raises NotRepeatableError if it
     does not. Each run begins with the present bytes of all memory, or, unless ``saves``, with those
-    that the first run saves.
+    that the first run saves. ``seed`` is that of the random orders beyond ``most_runs``.
     """
     former = testing.settings()
     runner = InProcess(run, judge)
@@ -333,7 +366,7 @@ def explore(
         runner.driver.cudadrvSoftExploreSave()
     try:
         with _without_collection():
-            return Search(runner, judge, most_runs, seconds).explore(warms_up=True)
+            return Search(runner, judge, most_runs, seconds, seed).explore(warms_up=True)
     finally:
         observations.stop()
         runner.driver.cudadrvSoftExploreStop()

@@ -24,7 +24,7 @@ PROGRESS_AFTER_S = 2.0
 
 
 def explore_item(
-    item: pytest.Item, nextitem: pytest.Item | None, most_runs: int, seconds: float
+    item: pytest.Item, nextitem: pytest.Item | None, most_runs: int, seconds: float, seed: int
 ) -> Reports:
     """Run a test under every schedule. Returns the reports of the first run, or of one that failed.
 
@@ -38,11 +38,16 @@ def explore_item(
         return run()
 
     try:
-        explored = _explore.explore(once, _judge, most_runs=most_runs, seconds=seconds, saves=False)
+        explored = _explore.explore(
+            once, _judge, most_runs=most_runs, seconds=seconds, saves=False, seed=seed
+        )
     except _explore.NotRepeatableError as error:
         reports = [_failure(item, str(error))]
         found = {"summary": "not repeatable", "complete": False, "runs": 0}
     else:
+        if explored.interrupted:
+            progress.interrupted(explored.summary())
+            raise KeyboardInterrupt
         reports = explored.value if explored.failure is None else explored.failure.value
         found = {
             "summary": explored.summary(),
@@ -158,7 +163,7 @@ class _Progress:
         self.item = item
         self.start = self.told = time.monotonic()
         self.runs = 0
-        reporter = item.config.pluginmanager.getplugin("terminalreporter")
+        self.reporter = reporter = item.config.pluginmanager.getplugin("terminalreporter")
         self.writer = reporter._tw if reporter is not None and reporter.isatty else None
 
     def step(self) -> None:
@@ -169,6 +174,11 @@ class _Progress:
         self.told = now
         rate = self.runs / (now - self.start)
         self.writer.write(f"\r{self.item.name}: {self.runs} schedules, {rate:.0f}/s", flush=True)
+
+    def interrupted(self, summary: str) -> None:
+        self.end()
+        if self.reporter is not None:
+            self.reporter.write_line(f"{self.item.nodeid}: {summary}")
 
     def end(self) -> None:
         if self.writer is not None and self.told != self.start:

@@ -25,7 +25,8 @@ from cudadrv._explore import (
     declared,
     steps_of,
 )
-from cudadrv._explore_text import told_of
+from cudadrv._explore_picture import picture
+from cudadrv._explore_text import missing_order, told_of
 from cudadrv._library import software_path
 from cudadrv._run import (
     NOT_FOUND,
@@ -40,7 +41,7 @@ from cudadrv._run import (
 from cudadrv._run_report import as_text, problems, read
 
 PROGRAM = f"python -m {__package__} explore"
-FAILED, NO_RUN = 1, 3  # exit statuses
+FAILED, NO_RUN, INTERRUPTED_BY_USER = 1, 3, 130  # exit statuses
 ADDOPTS = "PYTEST_ADDOPTS"  # the variable with options for pytest
 
 
@@ -53,7 +54,8 @@ def make_parser() -> argparse.ArgumentParser:
         " own. Another command has failed if its exit status is not 0, or if there was a data race,"
         " a hazard in a kernel, or an error in a kernel.",
         epilog="Exit status 0: nothing has failed in any order (the text says whether these were"
-        " all), 1: there is an order that fails, 2: bad options. With pytest: that of pytest.",
+        " all), 1: there is an order that fails, 2: bad options, 130: Ctrl-C. With pytest: that"
+        " of pytest.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -62,7 +64,17 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, default=MOST_SECONDS, metavar="S", help="most time (default: 60)"
     )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of the random orders that are tried if there are more than --max",
+    )
     parser.add_argument("--json", metavar="FILE", help="write what was found to FILE, as JSON")
+    parser.add_argument(
+        "--svg", metavar="FILE", help="write a picture of a run that fails to FILE, if there is one"
+    )
     return parser
 
 
@@ -72,17 +84,26 @@ def explore_command(arguments: Sequence[str]) -> int:
     options, command = parsed(parser, arguments)
     if options.max < 1 or not options.seconds > 0:
         parser.error("--max and --seconds must be more than 0")
+    if options.seed < 0:
+        parser.error(f"--seed is {options.seed}, and must not be negative")
+    if _is_pytest(command) and (options.json or options.svg):
+        parser.error("--json and --svg are for programs: pytest reports each test on its own")
     try:
         if _is_pytest(command):
             return _explore_tests(command, options)
-        with opened(options.json) as file:
+        with opened(options.json) as file, opened(options.svg, "--svg") as drawing:
             explored = _explore_program(command, options)
             if file:
                 write_json(file, _as_json(command, explored))
+            if drawing:
+                drawing.truncate()
+                drawing.write(_picture_of(explored))
     except (RunError, NotRepeatableError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return getattr(error, "status", FAILED)
     _tell(explored, command)
+    if explored.interrupted:
+        return INTERRUPTED_BY_USER
     return FAILED if explored.failure else 0
 
 
@@ -94,6 +115,8 @@ def _is_pytest(command: Sequence[str]) -> bool:
 def _explore_tests(command: Sequence[str], options: argparse.Namespace) -> int:
     """Let the pytest plugin explore each test."""
     ours = f"--cuda-schedule=explore --cuda-explore={options.max},{options.seconds}"
+    if options.seed:
+        ours += f" --cuda-seed={options.seed}"
     environment = dict(os.environ)
     environment[ADDOPTS] = f"{environment.get(ADDOPTS, '')} {ours}".strip()
     return spawn_and_wait(command, environment)
@@ -190,7 +213,9 @@ def _explore_program(command: Sequence[str], options: argparse.Namespace) -> Exp
         folder = place.reports.parent / "runs"
         folder.mkdir()
         runner = Programs(command, place, folder, options.seconds)
-        search = Search(runner, lambda result: result.verdict, options.max, options.seconds)
+        search = Search(
+            runner, lambda result: result.verdict, options.max, options.seconds, options.seed
+        )
         start = time.monotonic()
         explored = search.explore(warms_up=False)
         seconds = time.monotonic() - start
@@ -215,6 +240,12 @@ def _tell(explored: Explored[Result], command: Sequence[str]) -> None:
     )
     for line in (*reported, told_of(failure), again):
         print(line, file=sys.stderr)
+
+
+def _picture_of(explored: Explored[Result]) -> str:
+    if explored.failure is None:
+        return picture([], None, explored.summary())
+    return picture(explored.failure.steps, missing_order(explored.failure), explored.summary())
 
 
 def _as_json(command: Sequence[str], explored: Explored[Result]) -> dict[str, Any]:

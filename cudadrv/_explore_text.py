@@ -22,7 +22,9 @@ def told_of(failure: Failure[Any]) -> str:
     if failure.verdict == Verdict.RACED:
         return "\n".join(lanes(failure.steps))
     pair = missing_order(failure)
-    parts = [] if pair is None else [advice(failure.steps, pair)]
+    parts = [failure.cause] if failure.cause else []
+    if pair is not None:
+        parts.append(advice(failure.steps, pair))
     return "\n".join([*parts, *lanes(failure.steps, pair)])
 
 
@@ -110,7 +112,8 @@ def advice(steps: list[Step], pair: Pair) -> str:
         return f"{words_for(first)} came after the end of\n  {words_for(second)}"
     return (
         f"nothing orders\n  {words_for(first)}\nbefore\n  {words_for(second)}\n"
-        f"Let {title_of(second)} wait for the first one before it gets the second one: {_wait(first)}"
+        f"Let {title_of(second)} wait for the first one before it gets the second one:"
+        f" {_wait(first)}"
     )
 
 
@@ -139,10 +142,10 @@ def lanes(steps: list[Step], pair: Pair | None = None) -> list[str]:
 
     Each step is a number, and a list below says what it is. The steps of `pair` are marked.
     """
-    shown = _shown(steps, pair)
+    shown = shown_of(steps, pair)
     marked = set(pair or ())
     actors = sorted({steps[at].actor for at in shown})
-    titles = {actor: _title_of(steps, actor) for actor in actors}
+    titles = {actor: title_in(steps, actor) for actor in actors}
     width = max(map(len, titles.values()), default=0)
     numbers = {at: number for number, at in enumerate(shown, 1)}
     column = len(str(len(shown))) + 2
@@ -159,13 +162,13 @@ def lanes(steps: list[Step], pair: Pair | None = None) -> list[str]:
     return lines
 
 
-def _title_of(steps: list[Step], actor: int) -> str:
+def title_in(steps: list[Step], actor: int) -> str:
     """Prefer a step with words of the program: the driver's own steps of a stream have none."""
     own = [step for step in steps if step.actor == actor]
     return title_of(next((step for step in own if step.what), own[0]))
 
 
-def _shown(steps: list[Step], pair: Pair | None) -> list[int]:
+def shown_of(steps: list[Step], pair: Pair | None) -> list[int]:
     """Return the steps to draw: of a long run, those around the pair, or the last ones."""
     only_orders = ("cuEventRecord", "cuStreamWaitEvent")
     does = [

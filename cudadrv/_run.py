@@ -138,8 +138,8 @@ def checked_settings(options: argparse.Namespace) -> str:
 
 
 @contextmanager
-def opened(name: str | None) -> Iterator[TextIO | None]:
-    """Open the file for JSON before the command runs, which may take hours."""
+def opened(name: str | None, option: str = "--json") -> Iterator[TextIO | None]:
+    """Open the file of an option before the command runs, which may take hours."""
     if name is None:
         yield None
         return
@@ -147,7 +147,7 @@ def opened(name: str | None) -> Iterator[TextIO | None]:
         # The file is emptied later, because the command may fail to start.
         file = os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w")
     except OSError as error:
-        raise RunError(f"--json {name}: {error.strerror}") from None
+        raise RunError(f"{option} {name}: {error.strerror}") from None
     with file:
         yield file
 

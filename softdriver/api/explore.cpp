@@ -50,7 +50,8 @@ std::string json_of(const explore::Run &run) {
     for (const explore::Step &step : run.steps)
         steps += (steps.empty() ? "" : ", ") + json_of(step);
     return "{\"script\": " + quoted(text_of(run.choices)) + ", \"steps\": [" + steps +
-           "], \"limits\": " + list(run.limits) + ", \"misfit\": " + quoted(run.misfit) + "}";
+           "], \"limits\": " + list(run.limits) + ", \"misfit\": " + quoted(run.misfit) +
+           ", \"failure\": " + quoted(run.failure) + "}";
 }
 
 // Learns from a run that followed the plan. Returns the answer of cudadrvSoftExploreEnd.
@@ -67,7 +68,7 @@ std::string learn(const explore::Run &run) {
            ", \"runs\": " + std::to_string(driver.search.runs()) +
            ", \"redundant\": " + std::to_string(driver.search.redundant()) +
            ", \"limits\": " + list(driver.search.limits()) + ", \"misfit\": " + quoted(misfit) +
-           "}";
+           ", \"failure\": " + quoted(run.failure) + "}";
 }
 
 } // namespace

@@ -16,7 +16,8 @@ SOFT_EXPORT int cudadrvSoftExploreSave(void);
 SOFT_EXPORT int cudadrvSoftExploreBegin(const char *script, unsigned long long seed);
 // Ends the run, after all its work has run. Returns a JSON object: "script" of the run; "more":
 // whether there is another order to run; "runs", "redundant"; "limits": why not all orders can be
-// explored; "misfit": how the run differed from an earlier one with the same choices, or "".
+// explored; "misfit": how the run differed from an earlier one with the same choices, or "";
+// "failure": a wait that never ends, or "".
 SOFT_EXPORT const char *cudadrvSoftExploreEnd(void);
 // For a program that runs as a process of its own each time (see api/explore_process.h): returns
 // the plan of the next run, or learns from the text of a finished run and returns what End returns.
@@ -28,7 +29,7 @@ SOFT_EXPORT const char *cudadrvSoftExploreRead(const char *run);
 SOFT_EXPORT int cudadrvSoftExploreStop(void);
 // Returns the run since Begin, or since schedule=replay was set, as a JSON object: "script",
 // "steps" ("actor", "options", "name", "what", "stream", "reads", "writes", "after"), "limits",
-// "misfit".
+// "misfit", "failure".
 SOFT_EXPORT const char *cudadrvSoftRun(void);
 // Says what the thread's next queries of events and streams are for, until the next call: 0: the
 // program wants the answer; 1: it will ask until they are done; 2: it only looks whether memory can

@@ -45,6 +45,8 @@ class Chooser {
     void name(size_t step, const std::string &words) { run_.steps.at(step).what = words; }
     // Records why not all orders can be explored.
     void limit(const char *why) { run_.limits.insert(why); }
+    // Records that the run has failed, whatever the program takes from it.
+    void fail(const std::string &why) { run_.failure = why; }
     // Records that the rest of the run cannot be repeated, and why. Nothing is learned from it.
     void stop(const char *why);
     const Run &run() const { return run_; }

@@ -100,6 +100,7 @@ std::string text_of(const Run &run) {
     writer.number(run.stopped);
     writer.list(run.limits, [&](const std::string &limit) { writer.string(limit); });
     writer.string(run.misfit);
+    writer.string(run.failure);
     return writer.text();
 }
 
@@ -121,6 +122,7 @@ bool parse_run(const std::string &text, Run &run) {
     reader.list(limits, [&](std::string &limit) { reader.string(limit); });
     run.limits = {limits.begin(), limits.end()};
     reader.string(run.misfit);
+    reader.string(run.failure);
     return reader.ok() && run.fresh <= run.steps.size();
 }
 

@@ -62,6 +62,7 @@ struct Run {
     size_t fresh = 0;
     bool stopped = false;         // the steps from `fresh` on cannot be repeated
     std::set<std::string> limits; // why not all orders can be explored
+    std::string failure;          // a wait that never ends, or empty
     std::string misfit;           // how the run did not fit its script; empty if it did
 };
 

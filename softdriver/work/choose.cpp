@@ -15,9 +15,10 @@ namespace {
 // A kernel with more pieces is assumed to wait for work of other streams.
 constexpr int most_pieces = 1024;
 constexpr int most_early_answers = 2;
-// In microseconds: how long nothing may happen in a wait before the result says so, and how long
-// the host waits for a host function.
-constexpr long idle_after = 1000000, function_after = 2000000, pause_between = 1000;
+// How long nothing may happen in a wait before the result says so.
+constexpr auto idle_after = std::chrono::seconds(1);
+// In microseconds: how long the host waits for a host function.
+constexpr long function_after = 2000000, pause_between = 1000;
 
 } // namespace
 
@@ -70,6 +71,7 @@ bool Scheduler::choose_next(Lock &lock, bool host_can, const std::vector<Operati
     if (options[chosen] == explore::host)
         return true;
     early_answers_ = 0;
+    idle_since_ = {};
     const OperationPtr operation = ready[chosen - host_can];
     state().host_uses.close();
     perform(lock, operation);
@@ -122,22 +124,21 @@ bool Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
     note_thread();
     for (const OperationPtr &target : targets)
         demand(target);
-    for (long idle = 0;;) {
+    for (;;) {
         bool done = all_done(targets);
         std::vector<OperationPtr> ready = ready_operations();
         if (!ready.empty() || done) {
             if (choose_next(lock, done, ready))
                 break;
-            idle = 0;
             continue;
         }
         // Only another process, a host function or another thread can end this wait.
+        note_idle(targets);
+        if (all_done(targets))
+            continue;
         if (!blocks)
             return false;
         pause(lock, pause_between);
-        idle += pause_between;
-        if (idle > idle_after)
-            state().chooser.limit("a wait did not end");
     }
     state().steps.waited(targets);
     open_managed();
@@ -157,6 +158,8 @@ bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
         bool done = all_done(targets);
         std::vector<OperationPtr> ready = ready_operations();
         bool polls = !done && early_answers_ >= most_early_answers && !ready.empty();
+        if (!done && ready.empty())
+            note_idle(targets);
         if (polls)
             chooser.limit("a program that asks again and again gets two early answers at most");
         if (choose_next(lock, !polls, ready))
@@ -191,6 +194,43 @@ void Scheduler::use(Lock &lock, const Range &page, bool writes, const std::strin
         polls = false;
     }
     state().steps.used(page, writes, words);
+}
+
+// Called when the host waits, or asks, for work, and none can run. If this lasts, either says so,
+// or lets the wait fail.
+void Scheduler::note_idle(const std::vector<OperationPtr> &targets) {
+    Clock::time_point now = Clock::now();
+    if (idle_since_ == Clock::time_point()) {
+        idle_since_ = now;
+        return;
+    }
+    if (now - idle_since_ < idle_after)
+        return;
+    if (!never_ends()) {
+        state().chooser.limit("a wait did not end");
+        return;
+    }
+    state().chooser.fail("deadlock: the host waits for work that waits for a value in memory, and "
+                         "nothing is left that could write this value");
+    // The call returns an error, so that the program ends.
+    for (const OperationPtr &target : targets)
+        if (!target->done())
+            lose_device(*target->stream->owner->device, CUDA_ERROR_LAUNCH_TIMEOUT);
+}
+
+// Returns whether nothing can end a wait any more, if no operation can run now: the streams wait
+// for values in memory, which only this thread could write.
+bool Scheduler::never_ends() const {
+    if (state().chooser.run().stopped)
+        return false;
+    bool any = false;
+    for (const Stream *stream : busy_) {
+        const Operation &first = *stream->queue.front();
+        if (first.on_worker || (first.condition && !first.synchronizes))
+            return false;
+        any |= first.condition != nullptr;
+    }
+    return any;
 }
 
 void Scheduler::drain_by_choice(Lock &lock) {

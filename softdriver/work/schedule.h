@@ -57,6 +57,8 @@ class Scheduler {
     bool choose_next(Lock &lock, bool host_can, const std::vector<OperationPtr> &ready);
     void run_all_pieces(Lock &lock, const OperationPtr &operation);
     void wait_for_worker(Lock &lock, const OperationPtr &operation);
+    void note_idle(const std::vector<OperationPtr> &targets);
+    bool never_ends() const;
     void note_thread();
 
     OperationPtr pick(Reach reach, bool for_worker);
@@ -84,7 +86,8 @@ class Scheduler {
     int searching_ = 0;       // workers that are about to call pick()
     bool started_ = false;
     int early_answers_ = 0; // queries that have answered "not ready" since the last operation ran
-    uint64_t threaded_run_ = 0; // the run in which `thread_` has called
+    Clock::time_point idle_since_; // since when no work can run, or 0
+    uint64_t threaded_run_ = 0;    // the run in which `thread_` has called
     const void *thread_ = nullptr;
     // True if the last pick() found more than one operation that was ready.
     bool several_ = false;

@@ -3,15 +3,20 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 pytest_plugins = ["pytester"]
+# The processes that the tests start choose their schedules.
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 RACE = """
 import numpy as np
@@ -288,11 +293,106 @@ def test_a_program_that_never_calls(tmp_path):
     assert "has called no CUDA function" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--max=0", "--seconds=0", "--much=1"])
+def test_the_picture_of_a_failure(tmp_path):
+    done = explore(tmp_path, PROGRAM, "--svg", str(tmp_path / "found.svg"))
+    assert done.returncode == 1, done.stderr
+    root = ElementTree.fromstring((tmp_path / "found.svg").read_text())
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "2 schedules, and one of them fails"
+    assert {"host", "Stream 'one'", "Stream 'other'"} <= set(texts)
+    assert sum("fill_async on Stream" in text for text in texts) == 2
+    assert texts[-1].endswith("the order that is missing")
+
+
+def test_more_orders_than_the_bound_are_drawn(tmp_path):
+    code = RACE + "import sys\nsys.exit(bool(both((1, 2)) * 10 + both((1, 2)) == 11))\n"
+    for seed in range(3):
+        done = explore(tmp_path, code, "--max=1", f"--seed={seed * 100}", "--seconds=30")
+        assert done.returncode == 1, done.stderr
+        assert "1 schedule, and one of them fails" in done.stderr
+
+
+def test_an_interrupt_reports_what_was_explored(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        RACE + "from pathlib import Path\nfor _ in range(6):\n    both((1, 2))\n"
+        "with open('runs', 'a') as file:\n    file.write('.')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("CUDADRV_DRIVER", None)
+    with subprocess.Popen(
+        [sys.executable, "-m", "cudadrv", "explore", "--", sys.executable, str(program)],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        deadline = time.monotonic() + PATIENCE
+        runs = tmp_path / "runs"
+        while not runs.exists() or len(runs.read_text()) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        command.send_signal(signal.SIGINT)
+        _, errors = command.communicate(timeout=PATIENCE)
+    assert command.returncode == 130, errors
+    assert re.search(r"\d+ schedules: not complete: it was interrupted", errors), errors
+    assert "Traceback" not in errors
+
+
+DEADLOCK = """
+import ctypes
+import cudadrv as cu
+driver = ctypes.CDLL(cu.driver_info().path)
+one, other = cu.Stream(name="one"), cu.Stream(name="other")
+flag = cu.DeviceBuffer.zeros(1, "u4", name="flag")
+with cu.ordering("unchecked"):
+    flag.fill_async(1, other)
+    driver.cuStreamWaitValue32_v2(ctypes.c_void_p(one.handle), ctypes.c_uint64(flag.address), 1, 1)
+    flag.fill_async({value}, one)
+    {more}
+one.synchronize()
+other.synchronize()
+"""
+
+
+def test_a_wait_that_never_ends(tmp_path):
+    """In one order, the flag is cleared before the other stream has seen it."""
+    more = "flag.fill_async(0, other)"
+    done = explore(tmp_path, DEADLOCK.format(value=2, more=more))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "deadlock: the host waits for work that waits for a value in memory" in done.stderr
+    assert "and one of them fails" in done.stderr
+    done = explore(tmp_path, DEADLOCK.format(value=2, more="pass"))
+    assert done.returncode in (0, 1)
+    assert "deadlock" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--max=0", "--seconds=0", "--much=1", "--seed=-1"])
 def test_bad_options(tmp_path, option):
     done = explore(tmp_path, "pass", option)
     assert done.returncode == 2
     assert "usage: python -m cudadrv explore" in done.stderr
+
+
+def test_an_interrupt_in_pytest(run, pytester):
+    text = """
+import os
+import signal
+
+runs = []
+
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked):
+    runs.append(1)
+    if len(runs) == 4:
+        os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(4):
+        both((1, 2))
+"""
+    result = run(text, "--cuda-schedule=explore")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*::test_both*: 2 schedules: not complete: it was interrupted*"])
 
 
 def test_pytest_as_the_command(tmp_path):

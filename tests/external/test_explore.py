@@ -1,4 +1,4 @@
-"""`python -m cudadrv explore` with programs of numba-cuda and cuda.core: a missing wait is found."""
+"""`python -m cudadrv explore` finds a missing wait in programs of numba-cuda and cuda.core."""
 
 import os
 import subprocess
