@@ -14,6 +14,7 @@ cdef class HostBuffer(Buffer):
 
     cdef bytes item_format(self)
     cdef int open_view(self, own_export *view, str verb) except -1
+    cdef HostBuffer _at(self, object key)
     cdef int export(self, Py_buffer *view, int flags, bint shared, object exporter) except -1
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Literal, Never, Self, SupportsIndex, Unpack, final, overload
 
@@ -10,7 +10,7 @@ from cudadrv._buffer import Buffer, _Options
 from cudadrv._device import Device
 from cudadrv._managed import _Place
 from cudadrv._records import Advice
-from cudadrv._region import _Slice
+from cudadrv._region import _Index, _Slice
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
 
@@ -36,8 +36,8 @@ class HostBuffer(Buffer):
     @overload
     def __getitem__(self, key: _Slice, /) -> Self: ...
     @overload
-    def __getitem__(self, key: SupportsIndex, /) -> Any: ...
-    def __setitem__(self, key: SupportsIndex | _Slice, value: npt.ArrayLike, /) -> None: ...
+    def __getitem__(self, key: _Index, /) -> Any: ...
+    def __setitem__(self, key: _Slice | _Index, value: npt.ArrayLike, /) -> None: ...
     def __delitem__(self, key: Never, /) -> None: ...
     def to_numpy(self) -> npt.NDArray[Any]: ...
     def read(self) -> HostView: ...
@@ -164,6 +164,17 @@ class DeviceBuffer(Buffer):
         capacity: SupportsIndex | None = None,
         accessible_by: Device | Iterable[Device] | None = None,
     ) -> None: ...
+    @classmethod
+    def pitched(
+        cls,
+        shape: tuple[SupportsIndex, ...] | list[SupportsIndex],
+        dtype: npt.DTypeLike = "u1",
+        *,
+        stream: _AnyStream | None = None,
+        device: Device | None = None,
+        name: str | None = None,
+        pooled: bool = True,
+    ) -> Self: ...
     @property
     def capacity(self) -> int: ...
     @property
@@ -173,7 +184,7 @@ class DeviceBuffer(Buffer):
     def to_numpy(self, *, stream: _AnyStream | None = None) -> npt.NDArray[Any]: ...
     # Both methods raise. They return `object` and not NoReturn, so that type checkers refuse loops
     # and conversions.
-    def __iter__(self) -> object: ...
+    def __iter__(self) -> Iterator[Self]: ...
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> object: ...
 
 def count_migration(

@@ -68,7 +68,7 @@ cdef object export_capsule(
     tuple strides, bint versioned, uint64_t flags)
 cdef dl_versioned *export_tensor(
     object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
-    uint64_t flags) except NULL
+    tuple strides, uint64_t flags) except NULL
 cdef object keeper_of_ended()
 cdef void call_on_end(int *attention) noexcept
 cdef Tensor take_tensor(object capsule)

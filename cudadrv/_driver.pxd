@@ -202,13 +202,42 @@ cdef extern from "cudadrv/driver.h" nogil:
         unsigned int blockDimZ
         unsigned int sharedMemBytes
         void **kernelParams
+    ctypedef struct CUDA_MEMCPY2D:
+        CUmemorytype srcMemoryType
+        const void *srcHost
+        CUdeviceptr srcDevice
+        size_t srcPitch
+        CUmemorytype dstMemoryType
+        void *dstHost
+        CUdeviceptr dstDevice
+        size_t dstPitch
+        size_t WidthInBytes
+        size_t Height
     ctypedef struct CUDA_MEMCPY3D:
         CUmemorytype srcMemoryType
         const void *srcHost
         CUdeviceptr srcDevice
+        size_t srcPitch
+        size_t srcHeight
         CUmemorytype dstMemoryType
         void *dstHost
         CUdeviceptr dstDevice
+        size_t dstPitch
+        size_t dstHeight
+        size_t WidthInBytes
+        size_t Height
+        size_t Depth
+    ctypedef struct CUDA_MEMCPY3D_PEER:
+        CUmemorytype srcMemoryType
+        CUdeviceptr srcDevice
+        CUcontext srcContext
+        size_t srcPitch
+        size_t srcHeight
+        CUmemorytype dstMemoryType
+        CUdeviceptr dstDevice
+        CUcontext dstContext
+        size_t dstPitch
+        size_t dstHeight
         size_t WidthInBytes
         size_t Height
         size_t Depth
@@ -482,6 +511,12 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemcpyPeerAsync "cudadrv_cuMemcpyPeerAsync"(
         CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
         CUcontext source_context, size_t nbytes, CUstream stream)
+    CUresult cuMemcpy2DAsync "cudadrv_cuMemcpy2DAsync"(
+        const CUDA_MEMCPY2D *copy, CUstream stream)
+    CUresult cuMemcpy3DAsync "cudadrv_cuMemcpy3DAsync"(
+        const CUDA_MEMCPY3D *copy, CUstream stream)
+    CUresult cuMemcpy3DPeerAsync "cudadrv_cuMemcpy3DPeerAsync"(
+        const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 
     # fills
     CUresult cuMemsetD8Async "cudadrv_cuMemsetD8Async"(
@@ -490,6 +525,12 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUdeviceptr target, unsigned short value, size_t count, CUstream stream)
     CUresult cuMemsetD32Async "cudadrv_cuMemsetD32Async"(
         CUdeviceptr target, unsigned int value, size_t count, CUstream stream)
+    CUresult cuMemsetD2D8Async "cudadrv_cuMemsetD2D8Async"(
+        CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height,
+        CUstream stream)
+    CUresult cuMemsetD2D16Async "cudadrv_cuMemsetD2D16Async"(
+        CUdeviceptr target, size_t pitch, unsigned short value, size_t width, size_t height,
+        CUstream stream)
     CUresult cuMemsetD2D32Async "cudadrv_cuMemsetD2D32Async"(
         CUdeviceptr target, size_t pitch, unsigned int value, size_t width, size_t height,
         CUstream stream)

@@ -17,6 +17,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         COPY_TO_ASYNC
         FILL
         FILL_ASYNC
+        FILL_BOX
         ALLOCATION
         RELEASE
         LEND

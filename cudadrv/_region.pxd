@@ -44,6 +44,7 @@ cdef class Region:
     cdef tuple sizes                # the shape, or None for (count,)
     cdef own_box *box               # NULL, or which of the bytes: see _box
     cdef tuple steps                # of a box: the strides of the shape, in bytes
+    cdef tuple ranges               # of a part by an index: where in the whole it is, for messages
     cdef uint32_t moved_at          # the line that moved the buffer
     cdef object __weakref__
 
@@ -57,6 +58,7 @@ cdef class Region:
     cdef int usable(self) except -1
     cdef int move_out(self, uint32_t site) except -1
     cdef Region part_of(self, slice key)
+    cdef Region indexed(self, object key)
     cdef str describe(self)
     cdef Region part_over(self, size_t start, Py_ssize_t count, object dtype)
 
@@ -68,6 +70,10 @@ cdef object class_before
 cdef bint is_other_region(object given) noexcept
 
 
+cdef int shape_as(Region region, tuple sizes, tuple steps) except -1
+cdef int lay_over(Region region, object dtype, tuple sizes, tuple steps) except -1
+cdef int copy_layout(Region region, Region like) except -1
+cdef int refuse_box(Region region, str what) except -1
 cdef Region of_present_size(Region region)
 
 
@@ -125,6 +131,11 @@ cdef inline void aim_at(Region region, own_access *access) noexcept:
     access.boxed = region.box is not NULL
     if unlikely(access.boxed):
         access.box = region.box[0]
+
+
+cdef inline size_t payload_of(Region region) noexcept:
+    """Return the bytes of a region's items, without the gaps of a box."""
+    return <size_t>region.count * <size_t>region.itemsize
 
 
 cdef inline int borrow(Region region, own_access *access, int mode) except -1:

@@ -246,6 +246,46 @@ def ranges() -> Picture:
     return picture
 
 
+def boxes() -> Picture:
+    picture = Picture(
+        "boxes",
+        "A box borrows the bytes of its rows",
+        "An image of 480 rows and 640 columns. Its left half is written by stream, its right half "
+        "by other. A fill of the columns 340 to 400 on other is accepted, because other has the "
+        "right half. A fill of the columns 260 to 380 on other is refused: it touches the left "
+        "half, which stream may be writing.",
+        252,
+    )
+    left, top, width, rows, pitch = 40, 44, 440, 8, 22
+    half = left + width / 2
+    picture.code(left, 30, "image")
+    for row in range(rows):
+        y = top + row * pitch + 9
+        picture.bar(left, int(half), y, "write", "written by stream" if row == 0 else "", height=16)
+        picture.bar(
+            int(half), left + width, y, "read", "written by other" if row == 0 else "", height=16
+        )
+    for column, anchor in ((0, "start"), (320, "middle"), (640, "end")):
+        x = left + column * width / 640
+        picture.code(x, top + rows * pitch + 18, str(column), anchor=anchor)
+    for first, last, start, stop, good, words in (
+        (340, 400, 2, 4, True, "image[120:240, 340:400].fill_async(0, other)"),
+        (260, 380, 5, 7, False, "image[300:420, 260:380].fill_async(0, other)"),
+    ):
+        x1, x2 = left + first * width / 640, left + last * width / 640
+        y1, y2 = top + start * pitch - 2, top + stop * pitch - 2
+        color = GOOD if good else BAD
+        for line in ((x1, y1, x2, y1), (x1, y2, x2, y2), (x1, y1, x1, y2), (x2, y1, x2, y2)):
+            picture.line(*line, color=color, width=2.4)
+        picture.text(
+            left + width + 14, (y1 + y2) / 2 - 4, "✓" if good else "✗", color=color, bold=True
+        )
+        name, call = words.split(".", 1)
+        picture.code(left + width + 32, (y1 + y2) / 2 - 4, name, color=color)
+        picture.code(left + width + 32, (y1 + y2) / 2 + 12, "." + call, color=color)
+    return picture
+
+
 def view() -> Picture:
     picture = Picture(
         "view",
@@ -490,7 +530,20 @@ def race() -> Picture:
     return picture
 
 
-PICTURES = (race, borrow, event, readers, ranges, view, legacy, loan, give_back, faults, pipeline)
+PICTURES = (
+    race,
+    borrow,
+    event,
+    readers,
+    ranges,
+    boxes,
+    view,
+    legacy,
+    loan,
+    give_back,
+    faults,
+    pipeline,
+)
 
 
 DRAW = """

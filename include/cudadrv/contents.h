@@ -151,7 +151,7 @@ static inline void own_leave_(const own_access *access) {
 /* Call this when no access of a buffer that was closed can be prepared any more. */
 static inline void own_return_(own_memory *memory) {
     memory->left--;
-    memory->limited &= (uint8_t) ~(memory->left ? 0 : OWN_WAS_LEFT);
+    memory->limited &= (uint8_t)~(memory->left ? 0 : OWN_WAS_LEFT);
 }
 
 static inline void own_memory_return(own_engine *engine, own_memory *memory) {

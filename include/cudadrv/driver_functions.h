@@ -124,11 +124,16 @@ CUDADRV_FUNCTION(cuMemcpyHtoDAsync, 3020, (CUdeviceptr target, const void *sourc
 CUDADRV_FUNCTION(cuMemcpyDtoHAsync, 3020, (void *target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyDtoDAsync, 3020, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyPeerAsync, 4000, (CUdeviceptr target, CUcontext target_context, CUdeviceptr source, CUcontext source_context, size_t bytes, CUstream stream), (target, target_context, source, source_context, bytes, stream))
+CUDADRV_FUNCTION(cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream))
+CUDADRV_FUNCTION(cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream))
+CUDADRV_FUNCTION(cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))
 
 /* fills */
 CUDADRV_FUNCTION(cuMemsetD8Async, 3020, (CUdeviceptr target, unsigned char value, size_t count, CUstream stream), (target, value, count, stream))
 CUDADRV_FUNCTION(cuMemsetD16Async, 3020, (CUdeviceptr target, unsigned short value, size_t count, CUstream stream), (target, value, count, stream))
 CUDADRV_FUNCTION(cuMemsetD32Async, 3020, (CUdeviceptr target, unsigned int value, size_t count, CUstream stream), (target, value, count, stream))
+CUDADRV_FUNCTION(cuMemsetD2D8Async, 3020, (CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream), (target, pitch, value, width, height, stream))
+CUDADRV_FUNCTION(cuMemsetD2D16Async, 3020, (CUdeviceptr target, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream), (target, pitch, value, width, height, stream))
 CUDADRV_FUNCTION(cuMemsetD2D32Async, 3020, (CUdeviceptr target, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream), (target, pitch, value, width, height, stream))
 
 /* modules */

@@ -4,6 +4,8 @@
 import sys
 from importlib import import_module
 
+import numpy as np
+
 from cpython.pystate cimport PyThreadState
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint64_t
@@ -18,8 +20,8 @@ from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, cudadrv_table, likely, unlikely, words
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_HAS_DISCARDS, OWN_HELD, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT,
-    OWN_WRITE, engine, own_access, own_borrow, own_borrows, own_bytes_of, own_conflict, own_current, own_discard,
-    own_discarded, own_held, own_memory_end, own_next_held, own_obstacle, own_suspect,
+    OWN_WRITE, engine, own_access, own_borrow, own_borrows, own_bytes_of, own_conflict, own_current,
+    own_discard, own_discarded, own_held, own_memory_end, own_next_held, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._foreign cimport return_to_owner
@@ -39,7 +41,7 @@ from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport (
-    Region, aim_at, dtype_name, is_region, of_present_size, plain_array, pointer_of,
+    Region, aim_at, copy_layout, dtype_name, is_region, of_present_size, plain_array, pointer_of,
 )
 from cudadrv._release cimport drain, internal_stream
 from cudadrv._sharing cimport accept_region, is_opened, return_opened, settle_shares, share_region
@@ -493,7 +495,10 @@ cdef class Buffer(Region):
             if found is not None:
                 found.usable()
         elif found is not None or not whole.copy_out_on_host(array):
-            copy_array(COPY_TO, whole, array, blocking_stream(found, whole))
+            packed = np.ascontiguousarray(array)    # only a box is copied to an array with gaps
+            copy_array(COPY_TO, whole, packed, blocking_stream(found, whole))
+            if packed is not array:
+                array[...] = packed
 
     def copy_from_async(self, source not None, stream=None):
         """Queue a copy into this buffer. Does not wait for it.
@@ -1022,7 +1027,7 @@ cdef Region _taken(Buffer buffer):
     cdef own_conflict conflict
     moved = buffer.part_over(buffer.start, buffer.count, buffer.dtype)
     moved.part = buffer.part
-    moved.sizes = buffer.sizes
+    copy_layout(moved, buffer)
     site = here()
     buffer.usable()  # another thread may have moved the buffer; from here on no other thread runs
     if own_held(engine, buffer.memory.state, buffer.start, buffer.start + buffer.nbytes, &conflict):

@@ -8,19 +8,20 @@ Outlives a call: whether single items may be used (a context variable).
 
 import collections
 import functools
-import operator
 import types
 
 import numpy as np
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE,
+    PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND,
+    PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE,
     PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.ref cimport Py_REFCNT, PyObject
 from libc.stdlib cimport free, malloc
 
+from cudadrv._box cimport is_item
 from cudadrv._buffer cimport Buffer
 from cudadrv._copy cimport blocking_stream, copy_and_wait, copy_async
 from cudadrv._device cimport Context, Device, context_of
@@ -49,14 +50,16 @@ from cudadrv._ordering cimport Nesting
 from cudadrv._place cimport check_place
 from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
-from cudadrv._region cimport borrow, of_present_size, plain_array, pointer_of
+from cudadrv._region cimport (
+    borrow, items_of, lay_over, of_present_size, plain_array, pointer_of,
+)
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
 from cudadrv._token cimport Token
 from cudadrv._waits cimport Question, missing_waits
 
-from cudadrv._errors import BufferExportedError
+from cudadrv._errors import BufferExportedError, integer
 
 
 # ---- single items ----
@@ -173,12 +176,13 @@ cdef class HostBuffer(Buffer):
         IndexError if there is no such item, and TypeError for an item where `scalar_access` is
         False.
         """
-        if isinstance(key, slice):
-            return self.part_of(key)
-        array = (<HostBuffer>self._item(key)).to_numpy()
+        cdef HostBuffer part = self._at(key)
+        if part.sizes != ():
+            return part
+        array = part.to_numpy()
         if self.dtype.names is not None:
             array.flags.writeable = False   # the item is a view of the array
-        return array[0]
+        return array[()]
 
     def __setitem__(self, key, value):
         """__setitem__($self, key, value, /)\n--\n
@@ -189,8 +193,7 @@ cdef class HostBuffer(Buffer):
         such item, TypeError for an item where `scalar_access` is False, and what NumPy raises for
         the value.
         """
-        cdef HostBuffer part
-        part = self.part_of(key) if isinstance(key, slice) else self._item(key)
+        cdef HostBuffer part = self._at(key)
         shape = part.shape
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
@@ -257,7 +260,7 @@ cdef class HostBuffer(Buffer):
 
     def __bytes__(self):
         """``bytes(buffer)``: a copy of the bytes, for every dtype."""
-        return bytes(memoryview(self.view("u1")))
+        return bytes(memoryview(self.view("u1"))) if self.box is NULL else self.to_numpy().tobytes()
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.export(view, flags, False, self)
@@ -273,11 +276,16 @@ cdef class HostBuffer(Buffer):
             raise BufferError(
                 f"the buffer protocol has no format for items of dtype {self.dtype}; make a"
                 " memoryview of the bytes: memoryview(buffer.view('u1'))")
-        shape = self.shape if typed else (self.nbytes,)
+        shape, steps = (self.shape, self.strides) if typed else ((self.nbytes,), (1,))
+        if self.box is not NULL and (not typed or flags & PyBUF_STRIDES != PyBUF_STRIDES
+                                     or flags & (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS
+                                                 | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES):
+            raise BufferError(f"the rows of {self.describe()} have gaps between them, and items in"
+                              " one piece were asked for; copy it: buffer.to_numpy()")
         if len(shape) > 1 and flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS:
             raise BufferError(f"the items of shape {shape} are in C order; Fortran order was asked"
                               " for")
-        cdef Exported *exported = _exported(shape, self.itemsize if typed else 1)
+        cdef Exported *exported = _exported(shape, steps)
         try:
             self.open_view(&exported.view, "read" if shared else "export")
         except BaseException:
@@ -285,7 +293,7 @@ cdef class HostBuffer(Buffer):
             raise
         view.buf = <void *><size_t>pointer_of(self)
         view.obj = exporter
-        view.len = self.nbytes
+        view.len = self.count * self.itemsize
         view.itemsize = self.itemsize if typed else 1
         view.readonly = shared
         view.ndim = len(shape) if flags & PyBUF_ND else 1
@@ -349,6 +357,9 @@ cdef class HostBuffer(Buffer):
         size = self.itemsize if self.itemsize <= MOST_BYTES else 1  # larger items have equal bytes
         # As integers or as bytes: NumPy then copies padding, too.
         items = np.frombuffer(item[:size], f"{'u' if size in (1, 2, 4, 8) else 'V'}{size}")
+        if self.box is not NULL:
+            return self.copy_in_on_host(np.broadcast_to(
+                np.frombuffer(item[:size] * (self.itemsize // size), self.dtype), self.shape))
         return self.copy_in_on_host(np.broadcast_to(items, self.nbytes // <size_t>size))
 
     cdef bint copy_in_on_host(self, array) except -1:
@@ -360,16 +371,13 @@ cdef class HostBuffer(Buffer):
     cdef Buffer moved_to(self, object place, bint copy, object kind, object stream):
         return _moved_to(self, place, copy, kind, stream)
 
-    def _item(self, key):
-        try:
-            index = operator.index(key)
-        except TypeError:
-            raise TypeError(f"indices are integers or slices, not {type(key).__name__}") from None
-        _check_scalar(self)
-        if not -self.count <= index < self.count:
-            raise IndexError(f"item {index} of {self.count}")
-        index %= self.count
-        return self.part_of(slice(index, index + 1))
+    cdef HostBuffer _at(self, object key):
+        """Return the part that an index names. An item is a part without dimensions."""
+        if self.sizes is None and isinstance(key, slice):
+            return self.part_of(key)
+        if is_item(key, 1 if self.sizes is None else len(self.sizes)):
+            _check_scalar(self)
+        return self.indexed(key)
 
 
 cdef bint _count_turn(HostBuffer buffer, own_access *access) except -1:
@@ -399,6 +407,8 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     cdef void *ours
     if buffer.nbytes == 0:
         return True
+    if buffer.box is not NULL:
+        return _copy_box(buffer, array, inward)
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     PyObject_GetBuffer(flat, &view, PyBUF_SIMPLE if inward else PyBUF_WRITABLE)
     try:
@@ -416,10 +426,20 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
     return True
 
 
-cdef Exported *_exported(tuple shape, Py_ssize_t itemsize) except NULL:
-    """Make an export, with shape and strides in C order."""
+cdef bint _copy_box(HostBuffer buffer, array, bint inward) except -1:
+    """As `_copy`, for a box and an array of its shape."""
+    ours = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, not inward, True), 0,
+                      buffer.steps)
+    if inward:
+        np.copyto(ours, np.asarray(array).view(buffer.dtype))
+    else:
+        np.copyto(array, ours)
+    return True
+
+
+cdef Exported *_exported(tuple shape, tuple steps) except NULL:
+    """Make an export, with shape and strides."""
     cdef Py_ssize_t count = len(shape)
-    cdef Py_ssize_t stride = itemsize
     cdef Exported *exported = <Exported *>malloc(
         sizeof(Exported) + 2 * count * sizeof(Py_ssize_t))
     if exported is NULL:
@@ -428,9 +448,7 @@ cdef Exported *_exported(tuple shape, Py_ssize_t itemsize) except NULL:
     exported.strides = exported.shape + count
     while count:
         count -= 1
-        exported.shape[count] = shape[count]
-        exported.strides[count] = stride
-        stride *= max(exported.shape[count], 1)  # as NumPy does
+        exported.shape[count], exported.strides[count] = shape[count], steps[count]
     return exported
 
 
@@ -447,7 +465,7 @@ cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object cop
         if copy is False:
             raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
         return buffer.to_numpy().astype(dtype)
-    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared, False))
+    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared, False), 0, buffer.steps)
     return array.copy() if copy else array
 
 
@@ -487,6 +505,8 @@ cdef class ReadOnly:
 
     def __bytes__(self):
         """``bytes(buffer.readonly())``: a copy of the bytes, for every dtype."""
+        if self.buffer.box is not NULL:
+            return bytes(self.buffer)
         return bytes(memoryview(ReadOnly(self.buffer.view("u1"))))
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -562,7 +582,8 @@ cdef class HostView:
         self.site = here()
         self.buffer.usable()
         self.borrowed = Borrowed(self.buffer, self.shared, True)
-        self.hidden = ndarray(self.buffer.shape, self.buffer.dtype, self.borrowed)
+        self.hidden = ndarray(
+            self.buffer.shape, self.buffer.dtype, self.borrowed, 0, self.buffer.steps)
         self.array = self.hidden.view()
         return self.array
 
@@ -1090,6 +1111,50 @@ capacity=None, accessible_by=None)\n--\n
             allocate_growing(self, count, dtype, capacity, context_for(None, device),
                              accessible_by, name)
 
+    @classmethod
+    def pitched(cls, shape, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True):
+        """Make a buffer with two or more dimensions whose rows are aligned, with gaps between them.
+
+        Each row begins at a multiple of the device's TEXTURE_ALIGNMENT (``strides`` says how many
+        bytes the rows are apart), as rows of ``cuMemAllocPitch`` do. The memory is that of any
+        other buffer. The contents are undefined at first.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            The sizes, the number of items of a row last.
+        dtype, stream, device, name, pooled
+            As for the class.
+
+        Raises what the class raises, TypeError if the shape is no tuple, and ValueError for less
+        than two or more than three sizes.
+
+        Driver functions: those of the class.
+
+        >>> image = cu.DeviceBuffer.pitched((480, 640), "f4")
+        >>> image.strides
+        (2560, 4)
+        """
+        cdef DeviceBuffer made
+        cdef object row
+        sizes = []
+        if not isinstance(shape, (tuple, list)):
+            raise TypeError(f"shape must be a tuple of two or three sizes, and is {shape!r}")
+        for size in shape:
+            sizes.append(integer(size, "a size"))
+        if len(sizes) not in (2, 3) or min(sizes) < 0:
+            raise ValueError(f"a pitched buffer has two or three sizes that are not negative, and"
+                             f" shape is {shape!r}")
+        found = known_stream(stream)
+        item = items_of(dtype).dtype
+        alignment = context_for(found, device).device.attribute("texture_alignment")
+        row = -(-sizes[-1] * item.itemsize // alignment) * alignment
+        steps = [row, item.itemsize] if len(sizes) == 2 else [row * sizes[1], row, item.itemsize]
+        rows = sizes[0] if len(sizes) == 2 else sizes[0] * sizes[1]
+        made = cls(row * rows, "u1", stream=stream, device=device, name=name, pooled=pooled)
+        lay_over(made, item, tuple(sizes), tuple(steps))
+        return made
+
     @property
     def capacity(self):
         """How many items the buffer can have at its present address: see `grow`.
@@ -1198,7 +1263,10 @@ capacity=None, accessible_by=None)\n--\n
 
     def __iter__(self):
         """__iter__($self, /)\n--\n
-        Raise TypeError: the host cannot read the memory of a device."""
+        Iterate over the rows of a buffer with several dimensions. Raises TypeError for one with one
+        dimension, because the host cannot read the memory of a device."""
+        if self.sizes is not None and len(self.sizes) > 1:
+            return map(self.__getitem__, range(len(self)))
         raise TypeError("the host cannot read a DeviceBuffer; copy it: buffer.copy_to(array)")
 
     def __array__(self, dtype=None, copy=None):
@@ -1349,7 +1417,7 @@ cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
     made = new_buffer(
         cls, source.count, source.dtype, context,
         stream if stream is not None and stream.context is context else None, buffer.name)
-    made.sizes = source.sizes
+    made.sizes = source.sizes if len(source.shape) != 1 else None
     if stream is None:
         copy_and_wait(TO, made, source, None)
     else:

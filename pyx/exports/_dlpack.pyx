@@ -131,10 +131,10 @@ cdef object export_capsule(
 
 cdef dl_versioned *export_tensor(
     object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
-    uint64_t flags
+    tuple strides, uint64_t flags
 ) except NULL:
-    """Like `export_capsule`, but return the tensor itself, in C order, for a consumer in C."""
-    return &_new_export(keeper, data, device, dtype, count, shape, None, True, flags).versioned
+    """Like `export_capsule`, but return the tensor itself, for a consumer in C."""
+    return &_new_export(keeper, data, device, dtype, count, shape, strides, True, flags).versioned
 
 
 cdef dl_export *_new_export(

@@ -39,7 +39,7 @@ from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue_unusual, prepare, record_call
 from cudadrv._refusal cimport refuse_closed, refuse_host
 from cudadrv._region cimport (
-    Region, aim_at, borrow, of_present_size, pointer_of, queue, refuse_regions,
+    Region, aim_at, borrow, of_present_size, pointer_of, queue, refuse_box, refuse_regions,
 )
 from cudadrv._release cimport last_uses, lending_stream, users_of
 from cudadrv._site cimport here
@@ -697,6 +697,10 @@ cdef Loan new_loan(
     loan.stream = stream
     loan.borrower = borrower
     loan.readonly = readonly
+    if shape is not None or strides is not None:
+        refuse_box(region, "lend with another shape")
+    elif region.box is not NULL:
+        strides = region.steps
     loan.shape = _checked_shape(region, shape)
     loan.strides = _checked_strides(region, loan.shape, strides)
     loan.device_type = _device_type(region, device)
@@ -815,7 +819,7 @@ cdef object protocol_handle(Stream stream):
 cdef object _capsule_of_loan(Loan loan, object max_version):
     """Make a capsule of a loan. The consumer of the capsule is a holder of the loan."""
     cdef bint versioned = _is_versioned(max_version, loan.readonly)
-    strides = _strides_in_items(loan)
+    strides = _in_items(loan.region, loan.strides)
     return _capsule(loan.hold(), loan.device_type, loan.shape, strides, versioned, False)
 
 
@@ -860,12 +864,13 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     region = of_present_size(region)
     stream = stream_of_exchange(region.memory.context)
     check_array(region.dtype, region.sizes)
+    strides = _in_items(region, region.steps)
     lent = _lend(region, stream, ON_STREAM, region.read_only, True)
     try:
         return export_tensor(
             lent, <void *><size_t>pointer_of(region),
             _device(region, _device_type(region, None)), region.dtype, region.count, region.sizes,
-            _flags(lent, False))
+            strides, _flags(lent, False))
     except BaseException:
         lent.let_go()
         raise
@@ -880,13 +885,17 @@ cdef Stream stream_of_exchange(Context context):
     return found if found is not None else legacy_stream(context.device)
 
 
-cdef tuple _strides_in_items(Loan loan):
-    """Return the strides as `export_capsule` takes them."""
-    if loan.strides is None:
+cdef tuple _in_items(Region region, tuple steps):
+    """Return strides as `export_capsule` takes them."""
+    if steps is None:
         return None
     strides = []
-    for each in loan.strides:
-        strides.append(each // loan.region.itemsize)
+    for each in steps:
+        if each % region.itemsize:
+            raise BufferError(f"DLPack counts strides in items, and the rows of {region.describe()}"
+                              f" are {each} bytes apart: no whole number of items of"
+                              f" {region.itemsize} bytes")
+        strides.append(each // region.itemsize)
     return tuple(strides)
 
 
@@ -938,8 +947,9 @@ cdef object _export(
     cdef bint readonly = region.read_only
     _check_device_type(borrower, device_type)
     versioned = _is_versioned(max_version, readonly)
+    strides = _in_items(region, region.steps)
     lent = _lend(region, stream, borrower, readonly, True)
-    return _capsule(lent, device_type, region.sizes, None, versioned, copied)
+    return _capsule(lent, device_type, region.sizes, strides, versioned, copied)
 
 
 cdef object _copied(

@@ -47,7 +47,7 @@ from cudadrv._memory_kinds cimport OPENED, REGISTERED, SHARED, UNIFIED
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
 from cudadrv._operation cimport Operation, prepare
 from cudadrv._peers cimport refuse_other_context
-from cudadrv._region cimport Region, borrow, items_of, pointer_of, queue
+from cudadrv._region cimport Region, borrow, items_of, pointer_of, queue, refuse_box
 from cudadrv._release cimport Kept, drain, release_later, sharing_stream
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
@@ -496,6 +496,7 @@ cdef int _refuse_kind(Region region) except -1:
     cdef Memory memory = region.memory
     if region.nbytes == 0:
         raise ValueError(f"{region.describe()} is empty: it has no memory to share")
+    refuse_box(region, "share")
     kind = UNIFIED if region.kind.managed or memory.state.managed else memory.kind
     if kind.not_shared is not NULL:
         raise ValueError(f"{region.describe()} {<str>kind.not_shared}")

@@ -30,7 +30,8 @@ from cudadrv._driver cimport (
     in_cuGraphNodeSetEnabled, last_failure, tuple_of, unlikely, vectorcallfunc,
 )
 from cudadrv._engine cimport (
-    OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
+    OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_bytes_of, own_catch_up,
+    own_meet,
 )
 from cudadrv._errors cimport only_made_by
 from cudadrv._fill_node cimport change_fill, fill_into, refuse_fixed_fill, same_fill
@@ -689,7 +690,7 @@ cdef set _reached(list edges, Py_ssize_t index):
 cdef bint _conflicts(own_access *access, own_access *other) noexcept:
     """Whether two accesses conflict, by the engine's rule for operations that nothing orders."""
     if access.memory is not other.memory or access.policy == OWN_UNCHECKED \
-            or max(access.start, other.start) >= min(access.stop, other.stop) \
+            or not own_meet(own_bytes_of(access), own_bytes_of(other)) \
             or OWN_SHARED in (access.mode, other.mode):
         return False
     return access.mode != other.mode or access.mode == OWN_WRITE

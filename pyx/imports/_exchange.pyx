@@ -14,8 +14,9 @@ import numpy as np
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from cudadrv._box cimport lay_out, steps_of
 from cudadrv._buffer cimport Buffer
 from cudadrv._buffers cimport class_of_kind
 from cudadrv._device cimport Context, Device, context_of, default_context
@@ -25,7 +26,7 @@ from cudadrv._dlpack cimport (
     shape_of_tensor, take_exchanged, take_tensor,
 )
 from cudadrv._driver cimport CUdeviceptr, likely
-from cudadrv._engine cimport OWN_UNCHECKED
+from cudadrv._engine cimport OWN_UNCHECKED, own_box
 from cudadrv._foreign cimport kind_at
 from cudadrv._loan cimport (
     Loan, export_to_c, follow_returns, note_write, protocol_handle, stream_of_exchange,
@@ -33,7 +34,7 @@ from cudadrv._loan cimport (
 from cudadrv._memory cimport Memory, unlist_memory
 from cudadrv._memory_kinds cimport DEVICE, MemoryKind, kind_of_dlpack
 from cudadrv._names cimport IMPORT
-from cudadrv._region cimport Region, is_closed, is_ndarray
+from cudadrv._region cimport Region, is_closed, is_ndarray, lay_over
 from cudadrv._release cimport drain, release_part
 from cudadrv._stream cimport (
     Stream, known_stream, legacy_stream, per_thread_stream, wait_for_handle,
@@ -63,7 +64,9 @@ def from_dlpack(array, stream=None, *, bint ordered=False):
     Parameters
     ----------
     array : object with ``__dlpack__``
-        A C-contiguous array in device memory, page-locked memory or managed memory.
+        An array in device memory, page-locked memory or managed memory. If its rows have gaps
+        between them, as those of a part of an image, the buffer is a box; other arrays have to be
+        C-contiguous.
     stream : Stream, optional
         Default: the current one of a ``with stream:`` block, else the legacy default stream.
     ordered : bool, optional
@@ -82,7 +85,8 @@ def from_dlpack(array, stream=None, *, bint ordered=False):
     TypeError
         The array has no ``__dlpack__``.
     BufferError
-        The array is not C-contiguous, is in ordinary memory or on a device of another kind than
+        The array has more than three dimensions that cannot be joined, or strides that overlap or
+        run backwards; it is in ordinary memory or on a device of another kind than
         CUDA's, or has a dtype that NumPy does not support; or the capsule is of a version of DLPack
         that is not supported.
     ValueError
@@ -196,21 +200,55 @@ cdef Region _buffer_of(Tensor taken, int device, Context context, Stream stream,
     cdef dl_tensor *tensor = taken.tensor
     dtype = dtype_of(tensor.dtype)
     shape = shape_of_tensor(tensor)
-    if not is_contiguous(tensor):
-        raise BufferError(f"{name} of shape {shape} is not C-contiguous; make it so there first,"
-                          " with contiguous() or copy()")
     count = math.prod(shape)
+    strides = None
+    if not is_contiguous(tensor):
+        strides = _strides_of(tensor, dtype.itemsize)
     address = <size_t>tensor.data + tensor.byte_offset if count else 0
     if count and address < tensor.byte_offset:
         raise BufferError(f"the capsule of {name} breaks the protocol: byte_offset"
                           f" {tensor.byte_offset} is behind the last address")
     kind = _kind_of(device, context, address)
-    region = _class_of(kind).from_address(
-        address, count, dtype, owner=taken, device=context.device)
-    region.sizes = shape
+    region = _region_over(
+        _class_of(kind), address, shape, strides, dtype, taken, context.device, name)
     region.read_only = taken.readonly
     if stream is not None and count:
         note_write(region, stream, IMPORT, OWN_UNCHECKED)
+    return region
+
+
+cdef tuple _strides_of(dl_tensor *tensor, int64_t itemsize):
+    """Return the strides of a tensor in bytes."""
+    cdef int32_t i
+    strides = []
+    for i in range(tensor.ndim):
+        strides.append(tensor.strides[i] * <object>itemsize)
+    return tuple(strides)
+
+
+cdef Region _region_over(
+    object cls, object address, tuple shape, tuple strides, object dtype, object owner,
+    object device, str name
+):
+    """Make a buffer over an array of another library. `strides` are bytes; None means C order."""
+    cdef Region region
+    cdef own_box box
+    if strides is None:
+        region = cls.from_address(address, math.prod(shape), dtype, owner=owner, device=device)
+        region.sizes = shape if len(shape) != 1 else None
+        return region
+    last = 0
+    for size, step in zip(shape, strides, strict=True):
+        last += (size - 1) * max(step, 0)
+    try:
+        lay_out(shape, strides, dtype.itemsize, &box)
+    except (ValueError, OverflowError) as error:
+        raise BufferError(f"{name} cannot be used: {error}. Make it C-contiguous there first, with"
+                          " contiguous() or copy()") from None
+    if address % dtype.alignment:
+        raise BufferError(f"there cannot be items of dtype {dtype} at address {address:#x}")
+    region = cls.from_address(address, last + dtype.itemsize, "u1", owner=owner, device=device)
+    lay_over(region, dtype, shape, strides)
     return region
 
 
@@ -257,7 +295,7 @@ def from_cuda_array(array, stream=None, *, bint ordered=False):
     Parameters
     ----------
     array : object with ``__cuda_array_interface__``
-        C-contiguous, without a mask.
+        C-contiguous or a box (see `from_dlpack`), without a mask.
     stream : Stream, optional
         As for `from_dlpack`.
     ordered : bool, optional
@@ -268,8 +306,8 @@ def from_cuda_array(array, stream=None, *, bint ordered=False):
     Raises
     ------
     TypeError, BufferError
-        The array has no such interface, or one that breaks the protocol; it is masked, or not
-        C-contiguous.
+        The array has no such interface, or one that breaks the protocol; it is masked, or has
+        strides of another kind.
     ValueError
         The driver does not know the address; or the stream does not belong to the primary context
         of the array's device, is closed, or is another thread's default stream.
@@ -292,7 +330,7 @@ cdef object _import_interface(object array, object stream, bint ordered, bint no
     if interface is None:
         raise TypeError(f"{_name(array)} has no __cuda_array_interface__; from_dlpack takes what"
                         " has __dlpack__")
-    shape, dtype, address, read_only, theirs = _checked_interface(array, interface)
+    shape, strides, dtype, address, read_only, theirs = _checked_interface(array, interface)
     count = math.prod(shape)
     context = None
     if count:
@@ -308,9 +346,8 @@ cdef object _import_interface(object array, object stream, bint ordered, bint no
         _wait_for_named(found, theirs)
     elif not ordered and count:
         _wait_for_legacy(found, _name(array))
-    region = _class_of(kind).from_address(
-        address if count else 0, count, dtype, owner=array, device=context.device)
-    region.sizes = shape
+    region = _region_over(_class_of(kind), address if count else 0, shape, strides, dtype, array,
+                          context.device, _name(array))
     region.read_only = read_only
     if count and noted:
         note_write(region, found, IMPORT, OWN_UNCHECKED)
@@ -346,10 +383,10 @@ cdef int _wait_for_legacy(Stream stream, str name) except -1:
 
 
 cdef tuple _checked_interface(object array, object interface):
-    """Return ``(shape, dtype, address, readonly, stream)``.
+    """Return ``(shape, strides, dtype, address, readonly, stream)``. The strides are None in C
+    order.
 
-    Raises BufferError if the interface breaks the protocol, or the array is masked or not
-    C-contiguous.
+    Raises BufferError if the interface breaks the protocol, or the array is masked.
     """
     try:
         shape = []
@@ -367,7 +404,7 @@ cdef tuple _checked_interface(object array, object interface):
             steps = []
             for step in strides:
                 steps.append(operator.index(step))
-            strides = steps
+            strides = tuple(steps)
         theirs = interface.get("stream")
         if theirs is not None:
             theirs = operator.index(theirs)
@@ -383,14 +420,9 @@ cdef tuple _checked_interface(object array, object interface):
                           f" shape {shape}, strides {strides}, address {address}, stream {theirs}")
     if mask is not None:
         raise BufferError(f"{_name(array)} has a mask, which would be lost")
-    if strides is not None and 0 not in shape:
-        step = dtype.itemsize
-        for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-            if size != 1 and stride != step:
-                raise BufferError(f"{_name(array)} of shape {shape} is not C-contiguous; make it so"
-                                  " there first, with a copy")
-            step *= size
-    return shape, dtype, address, bool(read_only), theirs
+    if 0 in shape or strides == steps_of(shape, dtype.itemsize):
+        strides = None
+    return shape, strides, dtype, address, bool(read_only), theirs
 
 
 # ---- as arguments of kernels ----

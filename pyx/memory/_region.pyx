@@ -14,11 +14,12 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject_TypeCheck, PyTypeObject
 from libc.limits cimport LLONG_MAX
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport free
+from libc.stdlib cimport free, malloc
 
+from cudadrv._box cimport Part, lay_out, part_at, ranges_within, steps_of, told, whole_ranges
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
-from cudadrv._engine cimport engine, own_is_cut
+from cudadrv._engine cimport engine, own_box, own_box_bytes, own_is_cut
 from cudadrv._errors cimport refuse_if_forked, refuse_uninitialized
 from cudadrv._foreign cimport adopt_memory, check_external
 from cudadrv._memory cimport Memory, allocate_from, allocate_memory, use_on_host
@@ -162,7 +163,11 @@ cdef class Region:
         free(self.box)
 
     def __len__(self):
-        return self.count
+        if self.sizes is None:
+            return self.count
+        if not self.sizes:
+            raise TypeError("a buffer without dimensions has no length")
+        return self.sizes[0]
 
     @property
     def count(self):
@@ -176,8 +181,8 @@ cdef class Region:
 
     @property
     def nbytes(self):
-        """Bytes of all items."""
-        return self.nbytes
+        """Bytes of all items, without the gaps between the rows of a box."""
+        return self.count * self.itemsize
 
     @property
     def dtype(self):
@@ -186,13 +191,28 @@ cdef class Region:
 
     @property
     def shape(self):
-        """The shape of the arrays that are made of the buffer, in C order.
+        """The number of items along each dimension.
 
-        It is ``(count,)``, unless the buffer was made by `reshape`, or from an array with another
-        shape. ``to_numpy``, host views, exports and loans use it. Indices, ``len`` and ``count``
-        count items, whatever the shape is.
+        It is ``(count,)``, unless the buffer was made by `reshape`, by an index, or from an array
+        with another shape. ``to_numpy``, host views, exports and loans use it. Indices mean what
+        they mean in NumPy.
         """
         return (self.count,) if self.sizes is None else self.sizes
+
+    @property
+    def strides(self):
+        """Bytes from an item to the next one along each dimension, as in NumPy."""
+        return steps_of(self.shape, self.itemsize) if self.steps is None else self.steps
+
+    @property
+    def flat(self):
+        """The same items with one dimension: a part, whose indices count items.
+
+        Raises ValueError for a box, whose rows have gaps between them.
+        """
+        self.usable()
+        refuse_box(self, "flat")
+        return self.part_of(slice(None))
 
     @property
     def name(self):
@@ -243,30 +263,40 @@ cdef class Region:
         """__getitem__($self, key, /)\n--\n
         ``buffer[a:b]``: a part, which shares the memory and borrows only its own bytes.
 
-        Raises ValueError for a step other than 1, and TypeError for a key that is no slice."""
-        if not isinstance(key, slice):
+        Indices mean what they mean in NumPy: ``image[10:20, 5:9]`` is a box of an image,
+        ``image[3]`` a row, ``volume[..., 0]`` the first column of each slice.
+
+        Raises ValueError for a step other than 1 and for a box that no copy can describe (more
+        than three dimensions), IndexError for an index out of range, and TypeError for a single
+        item and for other keys."""
+        cdef Region part
+        if self.sizes is None and isinstance(key, slice):
+            return self.part_of(key)
+        part = self.indexed(key)
+        if part.sizes == ():
             raise TypeError(
                 f"{type(self).__name__} has no access to single items from the host; copy what you"
                 " need: buffer[i:i + 1].copy_to(array)")
-        return self.part_of(key)
+        return part
 
     def split_at(self, index):
         """Split into two disjoint parts: the items before an index, and the items from it on.
 
-        Two streams can use the two parts at once. Raises ValueError if the index is not within the
-        buffer.
+        With several dimensions, the index counts rows, as ``len`` does. Two streams can use the two
+        parts at once. Raises ValueError if the index is not within the buffer.
         """
         cdef Region whole
         at = integer(index, "index")
         whole = of_present_size(self)
-        if not 0 <= at <= whole.count:
-            raise ValueError(f"cannot split {whole.count} items at {at}")
+        if not 0 <= at <= len(whole):
+            raise ValueError(f"cannot split {len(whole)} {_items_or_rows(whole)} at {at}")
         return whole[:at], whole[at:]
 
     def chunks(self, count):
         """Split into a list of disjoint parts of ``count`` items each; the last may be shorter.
 
-        Raises ValueError if ``count`` is less than 1.
+        With several dimensions, they are parts of ``count`` rows. Raises ValueError if ``count`` is
+        less than 1.
         """
         cdef Region whole
         size = integer(count, "count")
@@ -274,7 +304,7 @@ cdef class Region:
             raise ValueError(f"chunks need at least 1 item each, not {size}")
         whole = of_present_size(self)
         parts = []
-        for at in range(0, whole.count, size):
+        for at in range(0, len(whole), size):
             parts.append(whole[at:at + size])
         return parts
 
@@ -282,20 +312,20 @@ cdef class Region:
         """Return a buffer over the same items with another shape, in C order; one size may be -1.
 
         Arrays of the buffer have this shape: those of ``to_numpy``, of host views and of other
-        libraries. The memory stays one range of items: indices and parts (``buffer[a:b]``) count
-        items, and parts have one dimension, except ``buffer[:]``, which keeps the shape.
+        libraries. Indices count along its dimensions.
 
         Raises ValueError if the number of items differs, if a size other than one -1 is negative,
-        or for more than 64 sizes.
+        for more than 64 sizes, or for a box, whose rows have gaps between them.
         """
         cdef Region whole, region
         self.usable()
+        refuse_box(self, "reshape")
         whole = of_present_size(self)
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         found = _checked_shape(whole, sizes)
         region = whole.part_over(whole.start, whole.count, whole.dtype)
         region.part = self.part
-        region.sizes = found
+        region.sizes = None if len(found) == 1 else found
         return region
 
     def view(self, dtype):
@@ -309,6 +339,8 @@ cdef class Region:
         cdef Region part
         wanted = items.dtype
         self.usable()
+        if self.box is not NULL and items.itemsize != self.itemsize:
+            refuse_box(self, "view, to items of another size,")
         if self.nbytes % wanted.itemsize:
             raise ValueError(f"{self.nbytes} bytes are no whole number of {wanted} items"
                              f" ({wanted.itemsize} bytes each)")
@@ -317,21 +349,40 @@ cdef class Region:
             start = self.start - self.memory.start
             raise ValueError(f"{self.describe()} starts at byte {start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
-        part = self.part_over(self.start, self.nbytes // <size_t>items.itemsize, wanted)
         if items.itemsize == self.itemsize:
-            part.sizes = self.sizes
-        return part
+            part = self.part_over(self.start, self.count, wanted)
+            copy_layout(part, self)
+            return part
+        return self.part_over(self.start, self.nbytes // <size_t>items.itemsize, wanted)
 
     cdef Region part_of(self, slice key):
-        """Return the part that a slice names."""
-        cdef Region part
+        """Return the items that a slice names, as a part with one dimension. Not for a box."""
         self.usable()
         start, stop, step = key.indices(self.count)
         if step != 1:
             raise ValueError(f"a part is contiguous: the step of a slice must be 1, not {step}")
-        part = self.part_over(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
-        if key.start is None and key.stop is None:
-            part.sizes = self.sizes
+        return self.part_over(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
+
+    cdef Region indexed(self, object key):
+        """Return the part that an index names, with the meaning of NumPy."""
+        cdef Region part
+        cdef Part found
+        cdef Py_ssize_t count = 1
+        self.usable()
+        if self.sizes is None and type(key) is int and -self.count <= key < self.count:
+            key %= self.count   # the most frequent item
+            part = self.part_over(self.start + <size_t>key * self.itemsize, 1, self.dtype)
+            part.sizes = ()
+            return part
+        found = part_at(self.shape, self.strides, key)
+        for size in found.sizes:
+            count *= size
+        part = self.part_over(self.start + found.offset, count, self.dtype)
+        shape_as(part, found.sizes, found.steps)
+        if self.ranges is not None:
+            part.ranges = ranges_within(self.ranges, found.ranges)
+        elif not self.part:
+            part.ranges = found.ranges
         return part
 
     cdef int allocate(
@@ -409,6 +460,11 @@ cdef class Region:
     cdef str describe(self):
         """Return the buffer's text in messages: ``LockedBuffer 'frames'[0:4096] (float32)``."""
         name = f" {self.name!r}" if self.name is not None else ""
+        ranges = self.ranges
+        if ranges is None and not self.part and self.sizes is not None:
+            ranges = whole_ranges(self.sizes)
+        if ranges is not None:
+            return f"{type(self).__name__}{name}{told(ranges)} ({dtype_name(self.dtype)})"
         start = self.start - (self.memory.start if self.memory is not None else 0)
         first = start // self.itemsize if start % self.itemsize == 0 else None
         where = f"[{first}:{first + self.count}]" if first is not None \
@@ -425,6 +481,53 @@ cdef class Region:
         region.read_only = self.read_only
         region.no_items = self.no_items
         return region
+
+
+cdef str _items_or_rows(Region region):
+    return "items" if len(region.shape) == 1 else "rows"
+
+
+cdef int shape_as(Region region, tuple sizes, tuple steps) except -1:
+    """Give a new region sizes and steps. Raises ValueError if no copy could describe them."""
+    cdef own_box box
+    region.sizes = sizes if len(sizes) != 1 else None
+    if region.count and lay_out(sizes, steps, region.itemsize, &box):
+        region.box = <own_box *>malloc(sizeof(own_box))
+        if region.box is NULL:
+            raise MemoryError()
+        region.box[0] = box
+        region.sizes, region.steps = sizes, steps
+        region.nbytes = own_box_bytes(&box)
+    return 0
+
+
+cdef int lay_over(Region region, object dtype, tuple sizes, tuple steps) except -1:
+    """Let a new region, which has bytes as items, have items of a dtype with gaps between them."""
+    cdef Items items = items_of(dtype)
+    region.dtype, region.itemsize, region.count = items.dtype, items.itemsize, 1
+    for size in sizes:
+        region.count *= size
+    region.nbytes = <size_t>region.count * <size_t>region.itemsize
+    return shape_as(region, sizes, steps)
+
+
+cdef int copy_layout(Region region, Region like) except -1:
+    """Give a new region, which has the items of another one, the same shape."""
+    if like.box is NULL:
+        region.sizes = like.sizes
+    else:
+        shape_as(region, like.sizes, like.steps)
+    region.ranges = like.ranges
+    return 0
+
+
+cdef int refuse_box(Region region, str what) except -1:
+    """Raise ValueError for a box: `what` needs bytes in one piece."""
+    if region.box is not NULL:
+        raise ValueError(f"{what} needs items in one piece, and the rows of {region.describe()}"
+                         " have gaps between them; use whole rows, or copy it to a buffer of its"
+                         " own")
+    return 0
 
 
 cdef Region of_present_size(Region region):

@@ -1,5 +1,6 @@
 """Copies between buffers. Those of graphs are in _copy_node."""
 
+from cudadrv._box_copy cimport BoxCopy, box_call, describe_copy
 from cudadrv._capture cimport Capture
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
@@ -13,7 +14,8 @@ from cudadrv._event cimport marker_of
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_unreachable
 from cudadrv._region cimport (
-    Region, borrow, check_region, of_present_size, overlap, pointer_of, queue, refuse_regions,
+    Region, borrow, check_region, of_present_size, overlap, payload_of, pointer_of, queue,
+    refuse_regions,
 )
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
@@ -66,6 +68,8 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
             return nothing_to_do(name, found, source, target)
         if are_apart(target, source):
             return _copy_across(name, target, source, found)
+        if target.box is not NULL or source.box is not NULL:
+            return _copy_boxes(name, target, source, found)
     if unlikely(found.capture is not NULL):
         target, source = of_present_size(target), of_present_size(source)
         check_pair(target, source)
@@ -87,12 +91,32 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
     return token
 
 
+cdef Token _copy_boxes(int name, Region target, Region source, Stream stream):
+    """The part of `copy_async` for boxes, within one context."""
+    cdef Operation operation
+    cdef own_access accesses[2]
+    cdef BoxCopy copy
+    cdef Token token
+    borrow(target, &accesses[0], OWN_WRITE)
+    borrow(source, &accesses[1], OWN_READ)
+    describe_copy(&copy, target, source)
+    if stream.order.order != OWN_NON_BLOCKING and source.host_side and stream.capture is NULL \
+            and payload_of(source) <= MOST_READ_EARLY:
+        copy.marker = marker_of(stream.context).raw
+    token = new_token(stream, source, target)
+    prepare(&operation, name, accesses, 2, box_call, &copy)
+    queue(&operation, stream, target, source)
+    stand_for(token, &operation)
+    return token
+
+
 cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
     """Fast path: whether a copy needs no further checks of its arguments, and copies something."""
     return target.memory is not None and source.memory is not None \
         and target.memory.state is not source.memory.state \
         and target.memory.context is context and source.memory.context is context \
         and target.dtype is source.dtype and target.count == source.count and target.count \
+        and target.box is NULL and source.box is NULL \
         and not target.memory.state.closed and not source.memory.state.closed \
         and not target.moved and not source.moved \
         and pointer_of(target) != pointer_of(source)
@@ -154,6 +178,7 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     cdef Operation operation
     cdef own_access uses[2]
     cdef PeerCopy copy
+    cdef BoxCopy boxes
     cdef Token token
     stream.usable()
     check_pair(target, source)  # again: `usable` may let other threads run
@@ -164,11 +189,16 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
             " Copy before or after the launches of the graph, or through a LockedBuffer")
     borrow(target, &uses[0], OWN_WRITE)
     borrow(source, &uses[1], OWN_READ)
-    copy.target, copy.target_context = pointer_of(target), target.memory.context.raw
-    copy.source, copy.source_context = pointer_of(source), source.memory.context.raw
-    copy.nbytes = target.nbytes
     token = new_token(stream, source, target)
-    prepare(&operation, name, uses, 2, _peer_call, &copy)
+    if target.box is not NULL or source.box is not NULL:
+        describe_copy(&boxes, target, source)
+        boxes.across = True
+        prepare(&operation, name, uses, 2, box_call, &boxes)
+    else:
+        copy.target, copy.target_context = pointer_of(target), target.memory.context.raw
+        copy.source, copy.source_context = pointer_of(source), source.memory.context.raw
+        copy.nbytes = target.nbytes
+        prepare(&operation, name, uses, 2, _peer_call, &copy)
     reason = issue(&operation, stream, NULL, False)
     if reason > 0 and is_sticky(<CUresult>reason):
         _find_lost(target.memory.context)
@@ -270,10 +300,13 @@ cdef int refuse_apart(Region target, Region source) except -1:
 cdef int check_pair(Region target, Region source) except -1:
     if target.dtype is not source.dtype and target.dtype != source.dtype:
         refuse_other_dtype(target, source.dtype, source.describe())
+    if (target.box is not NULL or source.box is not NULL) and target.shape != source.shape:
+        raise ValueError(f"{target.describe()} has shape {target.shape}, and {source.describe()}"
+                         f" {source.shape}; copy between boxes of the same shape")
     if target.count != source.count:
         raise ValueError(f"{target.describe()} has {target.count} items, and {source.describe()}"
                          f" {source.count}; copy between parts of the same size: buffer[a:b]")
-    if overlap(target, source) and target.start != source.start:
+    if overlap(target, source) and (target.start != source.start or target.steps != source.steps):
         raise ValueError(f"{target.describe()} and {source.describe()} overlap; a copy needs"
                          " disjoint parts of a buffer")
     return 0

@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport uint16_t
 from libc.string cimport memset
 
+from cudadrv._box_copy cimport BoxCopy, describe_copy, fill_params
 from cudadrv._capture cimport GraphNode, after_of
 from cudadrv._copy cimport check_pair, device_side_of, refuse_apart
 from cudadrv._device cimport Context
@@ -12,12 +13,12 @@ from cudadrv._driver cimport (
     CUgraphExec, CUgraphNode, CUresult, in_cuGraphAddMemcpyNode, in_cuGraphExecMemcpyNodeSetParams,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access, own_request
-from cudadrv._names cimport COPY_NODE, custom_operation
+from cudadrv._names cimport COPY_NODE, OTHER_NODE, custom_operation
 from cudadrv._node cimport (
     Builder, NodeChange, Place, add_node, changed_region, context_for, fill_request, home_in_nodes,
     kind_in_nodes, node_region, nothing_call, refuse_unlike, renewed,
 )
-from cudadrv._region cimport Region, borrow, pointer_of
+from cudadrv._region cimport Region, borrow, pointer_of, refuse_box
 
 cdef uint16_t ADD_COPY = custom_operation("add_copy")
 
@@ -35,6 +36,7 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
     cdef own_request request
     cdef own_access accesses[2]
     cdef CUDA_MEMCPY3D copy
+    cdef BoxCopy boxes
     cdef tuple nodes = after_of(after)
     cdef Region target = node_region(destination, "add_copy")
     cdef Region source = node_region(origin, "add_copy")
@@ -47,11 +49,16 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
         return add_node(graph, context, &request, nodes, nothing_call, NULL, source, target, ())
     borrow(target, &accesses[0], OWN_WRITE)
     borrow(source, &accesses[1], OWN_READ)
-    copy_params(&copy, target, source)
+    if target.box is NULL and source.box is NULL:
+        copy_params(&copy, target, source)
+    else:
+        describe_copy(&boxes, target, source)
+        fill_params(&boxes, &copy)
     fill_request(&request, ADD_COPY, accesses, 2)
     node = add_node(graph, context, &request, nodes, _node_call, &copy, source, target,
                     (target.describe(), source.describe()))
-    node.kind = COPY_NODE
+    # The driver changes only copies of bytes in one piece.
+    node.kind = COPY_NODE if target.box is NULL and source.box is NULL else OTHER_NODE
     return node
 
 
@@ -90,6 +97,8 @@ cdef NodeChange change_copy(GraphNode old, Context context, object source, objec
     cdef Region origin = changed_region(old, "source", source, old.source)
     check_pair(to, origin)
     refuse_apart(to, origin)
+    refuse_box(to, "a change of a copy")
+    refuse_box(origin, "a change of a copy")
     if pointer_of(to) == pointer_of(origin):
         raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
     _refuse_fixed_copy(old, context)
@@ -104,8 +113,10 @@ cdef NodeChange change_copy(GraphNode old, Context context, object source, objec
 
 
 cdef int _refuse_fixed_copy(GraphNode old, Context context) except -1:
-    """Refuse a copy that driver 580 changes only once."""
+    """Refuse a copy that driver 580 does not change, or only once."""
     cdef Region target = old.target, source = old.source
+    refuse_box(target, "a change of a copy")
+    refuse_box(source, "a change of a copy")
     if kind_in_nodes(target).startswith("stream-ordered") \
             and kind_in_nodes(source) == "page-locked" \
             and home_in_nodes(source, context) is not context:

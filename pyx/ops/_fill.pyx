@@ -10,6 +10,7 @@ from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
+from cudadrv._box_copy cimport BoxFill, describe_fill, fill_box_call, refuse_several
 from cudadrv._capture cimport GraphNode
 from cudadrv._copy cimport nothing_to_do
 from cudadrv._driver cimport (
@@ -17,6 +18,7 @@ from cudadrv._driver cimport (
     cuMemsetD32Async, cuMemsetD8Async, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_WRITE, own_access
+from cudadrv._names cimport FILL_BOX
 from cudadrv._operation cimport Operation, prepare
 from cudadrv._peers cimport refuse_unreachable
 from cudadrv._region cimport (
@@ -255,6 +257,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     cdef Operation operation
     cdef own_access access
     cdef Fill fill
+    cdef BoxFill boxes
     cdef Token token
     check_region(region)
     refuse_unreachable(region, stream)
@@ -264,6 +267,16 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
         return nothing_to_do(name, stream, None, region)
     borrow(region, &access, OWN_WRITE)
     shape_fill(&fill, region, item)
+    if unlikely(region.box is not NULL):
+        describe_fill(&boxes, region, fill.itemsize, fill.item)
+        if stream.capture is not NULL:
+            refuse_several(&boxes, region)
+        token = new_token(stream, None, region)
+        prepare(&operation, FILL_BOX if stream.capture is not NULL else name, &access, 1,
+                fill_box_call, &boxes)
+        queue(&operation, stream, region)
+        stand_for(token, &operation)
+        return token
     token = new_token(stream, None, region)
     prepare(&operation, name, &access, 1, _fill_call, &fill)
     queue(&operation, stream, region)

@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
+from cudadrv._box_copy cimport BoxFill, describe_fill, refuse_several
 from cudadrv._capture cimport GraphNode, after_of
 from cudadrv._copy cimport refuse_other_dtype
 from cudadrv._device cimport Context
@@ -18,7 +19,7 @@ from cudadrv._node cimport (
     Builder, NodeChange, Place, add_node, changed_region, context_for, fill_request, home_in_nodes,
     kind_in_nodes, node_region, nothing_call, refuse_unlike, renewed, take_back,
 )
-from cudadrv._region cimport Region, borrow, check_region
+from cudadrv._region cimport Region, borrow, check_region, refuse_box
 
 cdef uint16_t ADD_FILL = custom_operation("add_fill")
 
@@ -81,11 +82,38 @@ cdef GraphNode add_fill(Builder graph, object destination, object value, object 
     borrow(target, &access, OWN_WRITE)
     shape_fill(&fill, target, item)
     fill_request(&request, ADD_FILL, &access, 1)
+    if target.box is not NULL:
+        return _add_box_fill(graph, context, &request, nodes, &fill, target)
     node = add_node(graph, context, &request, nodes, _node_call, &fill, None, target,
                     (target.describe(),))
     node.kind = FILL_NODE
     memcpy(node.settings, fill.item, sizeof(fill.item))
     return node
+
+
+cdef GraphNode _add_box_fill(
+    Builder graph, Context context, own_request *request, tuple nodes, Fill *fill, Region target
+):
+    """Add the fill of a box. The driver does not change such a node."""
+    cdef BoxFill boxes
+    describe_fill(&boxes, target, fill.itemsize, fill.item)
+    refuse_several(&boxes, target)
+    return add_node(graph, context, request, nodes, _box_node_call, &boxes, None, target,
+                    (target.describe(),))
+
+
+cdef CUresult _box_node_call(
+    void *arguments, Place *place, CUgraphNode *nodes, int *count
+) noexcept nogil:
+    cdef BoxFill *fill = <BoxFill *>arguments
+    cdef CUDA_MEMSET_NODE_PARAMS params
+    memset(&params, 0, sizeof(params))
+    params.elementSize = <unsigned int>min(fill.itemsize, <size_t>4)
+    params.dst, params.pitch = fill.target, fill.box.pitch
+    params.width, params.height = fill.box.width // params.elementSize, fill.box.rows
+    memcpy(&params.value, fill.item, params.elementSize)
+    return in_cuGraphAddMemsetNode(
+        place.context, nodes, place.graph, place.after, place.count, &params, place.context)
 
 
 @cython.final
@@ -107,6 +135,7 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
     cdef FillChange change
     cdef Region region = changed_region(old, "target", target, old.target)
     cdef Region present = old.target
+    refuse_box(region, "a change of a fill")
     refuse_fixed_fill(old, context)
     refuse_unlike(old, "target", region, present, context)
     if region.dtype is not present.dtype:

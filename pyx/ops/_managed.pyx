@@ -31,7 +31,9 @@ from cudadrv._names cimport (
 from cudadrv._operation cimport Operation, driver_call, prepare
 from cudadrv._place cimport NUMA_NODE, check_concurrent, is_concurrent, place_of
 from cudadrv._refusal cimport refuse_host
-from cudadrv._region cimport Region, borrow, check_queue, check_region, pointer_of, queue
+from cudadrv._region cimport (
+    Region, borrow, check_queue, check_region, pointer_of, queue, refuse_box,
+)
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream, known_stream
 from cudadrv._token cimport Token, new_token, stand_for
@@ -47,6 +49,7 @@ cdef enum:
     LAST_PREFETCH_NUMBER = 8
 
 cdef str BATCH = "cuMemPrefetchBatchAsync"
+cdef str MOVES = "a prefetch, discard, attachment or advice"
 cdef str DISCARD_CALL = "cuMemDiscardBatchAsync"
 cdef str LEGACY = "do not work on the legacy default stream; use another stream"
 
@@ -117,6 +120,7 @@ cdef Token prefetch_region(Region region, object place, object stream):
     cdef Stream found
     stream = known_stream(stream)
     check_region(region)
+    refuse_box(region, MOVES)
     found = required_stream(stream, region, "prefetch")
     return _queue(PREFETCH, [region], [place], found)
 
@@ -127,6 +131,7 @@ cdef Token discard_region(Region region, bint moves, object place, object stream
     cdef int name = DISCARD_AND_PREFETCH if moves else DISCARD
     stream = known_stream(stream)
     check_region(region)
+    refuse_box(region, MOVES)
     found = required_stream(stream, region, operation_name(name))
     return _queue(name, [region], [place], found)
 
@@ -140,6 +145,7 @@ cdef Token move_region(Region region, object place, Stream stream):
     """
     cdef Device home = stream.context.device
     check_region(region)
+    refuse_box(region, MOVES)
     if isinstance(place, Device):
         moves = is_concurrent(home) and is_concurrent(<Device>place)
     else:
@@ -256,6 +262,7 @@ cdef Token _queue_batch(int name, list regions, list places, object stream):
                             f" {type(region).__name__}")
     for region in regions:
         check_region(<Region>region)
+        refuse_box(<Region>region, MOVES)
     found = required_stream(stream, <Region>regions[0], operation_name(name))
     return _queue(name, regions, places, found)
 
@@ -394,6 +401,7 @@ cdef Token attach_region(Region region, object to, object stream):
     elif to not in ("global", "host"):
         raise ValueError(f"a buffer is attached to a Stream, 'global' or 'host', not to {to!r}")
     check_region(region)
+    refuse_box(region, MOVES)
     found = required_stream(known_stream(stream) if only is None else only, region, "attach")
     found.usable()
     memory = region.memory
@@ -441,6 +449,7 @@ cdef int advise_region(
     """Change the advice of the pages of a buffer. None leaves a kind of advice unchanged."""
     cdef list changes = []
     check_region(region)
+    refuse_box(region, MOVES)
     if read_mostly is not None:
         if not isinstance(read_mostly, bool):
             raise TypeError(f"read_mostly is True, False or None, and not {read_mostly!r}")
@@ -539,6 +548,7 @@ cdef object advice_of(Region region):
     cdef int i
     from cudadrv._records import Advice
     check_region(region)
+    refuse_box(region, MOVES)
     if region.nbytes == 0:
         return Advice(False, None, frozenset(), None)
     for i in range(MOST_ACCESSORS):

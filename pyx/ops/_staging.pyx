@@ -17,6 +17,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport getpid
 
+from cudadrv._box_copy cimport BoxCopy, box_call, describe_staged
 from cudadrv._copy cimport copy_call, refuse_other_dtype
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
@@ -38,7 +39,8 @@ from cudadrv._operation cimport REFUSED, Operation, attempt, issue, prepare
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._region cimport (
-    Region, borrow, check_queue, is_ndarray, plain_array, pointer_of, queue, refuse_regions,
+    Region, borrow, check_queue, is_ndarray, payload_of, plain_array, pointer_of, queue,
+    refuse_regions,
 )
 from cudadrv._release cimport drain, is_complete, release_later
 from cudadrv._stream cimport Capturing, Stream
@@ -61,7 +63,7 @@ cdef object target_array(object target, Region source):
     _check(array, source)
     if not array.flags.writeable:
         raise ValueError("copy_to needs an array that is writable, and this one is read-only")
-    if not array.flags.c_contiguous:
+    if not array.flags.c_contiguous and source.box is NULL:
         raise ValueError("copy_to needs a C-contiguous array; copy to a contiguous one and assign"
                          " that: strided[...] = contiguous")
     return array
@@ -88,6 +90,9 @@ cdef int _check(object array, Region region) except -1:
         raise ValueError(f"{region.describe()} has {region.count} items, and the array of shape"
                          f" {array.shape} has {array.size}; copy between parts of the same size:"
                          " buffer[a:b]")
+    if region.box is not NULL and array.shape != region.shape:
+        raise ValueError(f"{region.describe()} has shape {region.shape}, and the array"
+                         f" {array.shape}; a box is copied from and to arrays of its shape")
     return 0
 
 
@@ -875,8 +880,12 @@ cdef int _queue(
 ) except -1:
     """Queue the copy between a whole buffer and a stage. The caller must drop `request.issued`."""
     cdef StagedCopy copy
+    cdef BoxCopy boxes
     prepare_staged(operation, &copy, name, region)
     aim(&copy, stage.data, stage.event.raw, 0, region.nbytes)
+    if region.box is not NULL:
+        describe_staged(&boxes, region, stage.data, copy.inward)
+        copy.call, copy.arguments = box_call, &boxes
     try:
         queue(operation, stream, region)
     finally:
@@ -887,7 +896,7 @@ cdef int _queue(
 cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) except -1:
     """Copy through one stage. Blocks until the copy is complete."""
     cdef Operation operation
-    cdef size_t nbytes = region.nbytes
+    cdef size_t nbytes = payload_of(region)
     cdef Stage stage = take_stage(stream.context, nbytes)
     try:
         if name != COPY_TO:
@@ -912,10 +921,11 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
     """Copy the source to a stage, and queue the copy from the stage to the buffer."""
     cdef Operation operation
     cdef Token token = new_token(stream, None, target)
-    cdef Stage stage = take_stage(stream.context, target.nbytes)
+    cdef size_t nbytes = payload_of(target)
+    cdef Stage stage = take_stage(stream.context, nbytes)
     try:
         with nogil:
-            _fill(stage, source, target.nbytes)
+            _fill(stage, source, nbytes)
         _queue(&operation, COPY_FROM_ASYNC, target, stage, stream)
         stand_for(token, &operation)
     finally:
@@ -924,7 +934,8 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
 
 
 cdef Token copy_array(int name, Region region, object array, Stream stream):
-    """Copy between a buffer and a contiguous array of the same size, through stages.
+    """Copy between a buffer and a contiguous array of the same size, through stages; for a box,
+    through one stage of its size.
 
     COPY_FROM and COPY_TO block until the copy is complete; COPY_FROM_ASYNC returns a token.
     """
@@ -933,12 +944,12 @@ cdef Token copy_array(int name, Region region, object array, Stream stream):
     flat = array.reshape(-1).view(np.uint8)
     PyObject_GetBuffer(flat, &view, PyBUF_WRITABLE if name == COPY_TO else PyBUF_SIMPLE)
     try:
-        if <size_t>view.len != region.nbytes:
-            raise ValueError(f"{region.describe()} has {region.nbytes} bytes, and the array has"
-                             f" {view.len}: it was changed meanwhile")
+        if <size_t>view.len != payload_of(region):
+            raise ValueError(f"{region.describe()} has {payload_of(region)} bytes, and the array"
+                             f" has {view.len}: it was changed meanwhile")
         if name == COPY_FROM_ASYNC:
             return _copy_snapshot(region, <const char *>view.buf, stream)
-        if is_worth_chunks(region.nbytes):
+        if is_worth_chunks(region.nbytes) and region.box is NULL:
             copy_chunks(region, <char *>view.buf, stream, name)
         else:
             _copy_at_once(region, <char *>view.buf, stream, name)

@@ -51,12 +51,12 @@ def test_the_memory_is_used_in_place(stream, shift):
     work = cu.DeviceBuffer(200, "u4")
     work.copy_from_async(locked, stream)
     with pytest.raises(cu.BufferBorrowedError, match="read by copy_from_async"):
-        locked[0] = 1
+        locked[0, 0] = 1
     stream.synchronize()
     array[0, 0] = 77
     locked.copy_from_async(work, stream).wait()
     assert (array == np.arange(200).reshape(4, 50)).all()
-    locked[3] = 9
+    locked[0, 3] = 9
     assert array[0, 3] == 9
     with locked.write() as view:
         view[1] = 5

@@ -299,10 +299,10 @@ PROTOCOL = "breaks the protocol"
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"strides": (-1,)}, BufferError, "is not C-contiguous"),
-        ({"strides": (0,)}, BufferError, "is not C-contiguous"),
+        ({"strides": (-1,)}, BufferError, "rows or slices overlap"),
+        ({"strides": (0,)}, BufferError, "rows or slices overlap"),
         ({"shape": (1 << 62, 4)}, ValueError, "no memory has so many"),
-        ({"shape": (1 << 62,) * 3, "strides": (0, 0, 1)}, BufferError, "not C-contiguous"),
+        ({"shape": (1 << 62,) * 3, "strides": (0, 0, 1)}, BufferError, "cannot be used"),
         ({"shape": (4, 1 << 62, 4), "strides": (0, 4, 1)}, ValueError, "no memory has so many"),
         ({"shape": ((1 << 63) - 1,)}, ValueError, BEYOND),
         ({"shape": (1 << 40,)}, ValueError, BEYOND),
@@ -473,9 +473,10 @@ def test_exporters_that_launch_the_same_kernel(make, add, stream):
 def test_strides_and_lies_in_a_capsule(make, stream):
     buffer = make("device", 16, "u1")
     cu.Device(0).synchronize()
-    with pytest.raises(BufferError, match="is not C-contiguous; make it so there"):
-        cu.from_dlpack(buffer.lend(stream, shape=(2, 4), strides=(8, 1)), stream)
-    with pytest.raises(BufferError, match="is not C-contiguous"):
+    box = cu.from_dlpack(buffer.lend(stream, shape=(2, 4), strides=(8, 1)), stream)
+    assert (box.shape, box.strides, box.nbytes) == ((2, 4), (8, 1), 8)
+    del box
+    with pytest.raises(BufferError, match=r"overlap, .*\. Make it C-contiguous there first"):
         cu.from_dlpack(buffer.lend(stream, shape=(4, 4), strides=(1, 4)), stream)
     found = cu.from_dlpack(buffer.lend(stream, shape=(1, 8), strides=(3, 1)), stream)
     assert found.shape == (1, 8)
@@ -694,8 +695,8 @@ def test_ordered_exporters_are_asked_for_nothing(library, stream, other):
     ("change", "error", "message"),
     [
         ({"mask": 1}, BufferError, "has a mask, which would be lost"),
-        ({"strides": (8,)}, BufferError, "not C-contiguous"),
-        ({"strides": (-4,)}, BufferError, "not C-contiguous"),
+        ({"strides": (2,)}, BufferError, "rows or slices overlap"),
+        ({"strides": (-4,)}, BufferError, "rows or slices overlap"),
         ({"shape": (-1,)}, BufferError, "breaks the protocol"),
         ({"shape": None}, BufferError, "breaks the protocol: TypeError"),
         ({"typestr": "nonsense"}, BufferError, "breaks the protocol: TypeError"),

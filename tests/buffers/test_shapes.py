@@ -1,4 +1,4 @@
-"""Shapes of buffers and their arrays. Memory, parts and indices still count items."""
+"""Shapes of buffers and of their arrays. Boxes are in test_boxes.py."""
 
 import ctypes
 
@@ -47,7 +47,7 @@ def test_from_array_keeps_the_shape(cls, shape):
         buffer = cls.from_array(np.asarray(given, "f4"))
         assert buffer.shape == shape
         assert (buffer.to_numpy() == array).all()
-        assert (buffer.count, len(buffer)) == (array.size, array.size)
+        assert (buffer.count, len(buffer)) == (array.size, len(array))
     assert cls.from_array(np.float32(3)).shape == (1,)
 
 
@@ -140,7 +140,7 @@ def test_assigning_to_the_whole(cls):
     assert (buffer.to_numpy() == 7).all()
     with pytest.raises(ValueError, match="broadcast"):
         buffer[:] = np.arange(12)
-    buffer[:3] = [4, 5, 6]
+    buffer.flat[:3] = [4, 5, 6]
     assert buffer.to_numpy()[0].tolist() == [4, 5, 6, 7]
 
 
@@ -176,21 +176,33 @@ def test_subclasses_of_arrays_have_no_say(cls):
     kept.clear()
 
 
-# ---- what still counts items ----
+# ---- rows and items ----
 
 
 @KINDS
-def test_parts_and_indices_count_items(cls):
+def test_parts_and_indices_count_rows(cls):
     buffer = cls.from_array(np.arange(12, dtype="i4").reshape(3, 4))
-    assert buffer[2:10].shape == (8,)
-    assert buffer[0:12].shape == (12,)
+    assert len(buffer) == 3
+    assert buffer[1:10].shape == (2, 4)
+    assert buffer[0:3].shape == (3, 4)
     assert buffer[:].shape == (3, 4)
-    assert [part.shape for part in buffer.split_at(5)] == [(5,), (7,)]
-    assert [part.shape for part in buffer.chunks(8)] == [(8,), (4,)]
-    assert buffer[6:8].to_numpy().tolist() == [6, 7]
+    assert buffer[1].shape == (4,)
+    assert [part.shape for part in buffer.split_at(1)] == [(1, 4), (2, 4)]
+    assert [part.shape for part in buffer.chunks(2)] == [(2, 4), (1, 4)]
+    assert [row.to_numpy().tolist() for row in buffer] == np.arange(12).reshape(3, 4).tolist()
     if cls is not cu.DeviceBuffer:
-        assert buffer[6] == 6
-        assert list(buffer) == list(range(12))
+        assert buffer[1, 2] == 6
+
+
+@KINDS
+def test_flat_counts_items(cls):
+    buffer = cls.from_array(np.arange(12, dtype="i4").reshape(3, 4))
+    assert buffer.flat[6:8].to_numpy().tolist() == [6, 7]
+    assert [part.shape for part in buffer.flat.split_at(5)] == [(5,), (7,)]
+    assert len(buffer.flat) == buffer.count == 12
+    if cls is not cu.DeviceBuffer:
+        assert buffer.flat[6] == 6
+        assert list(buffer.flat) == list(range(12))
 
 
 @KINDS

@@ -88,7 +88,7 @@ def test_managed_memory_is_handed_over(driver, stream, other, gate):
     gate.hold(stream)
     assert shared.to(cu.Device(0), stream=stream) is shared
     with pytest.raises(cu.BufferBorrowedError):
-        shared[0]
+        shared.flat[0]
     target = cu.DeviceBuffer(24, "f4")
     with pytest.raises(cu.BufferBorrowedError, match="being written by to on"):
         target.copy_from_async(shared, other)
@@ -110,12 +110,12 @@ def test_managed_memory_waits_for_its_users(driver, stream):
         shared.to("host")
     with stream:
         assert shared.to("host") is shared
-    assert shared[0] == 3
+    assert shared.flat[0] == 3
     with shared.read(), pytest.raises(cu.BufferExportedError):
         shared.to(cu.Device(0), stream=stream)
     with cu.ordering("wait"):
         shared.fill_async(4, stream)
-        assert shared.to("host")[0] == 4
+        assert shared.to("host").flat[0] == 4
 
 
 @software
@@ -131,7 +131,7 @@ def test_pages_go_there(driver, stream):
     stream.synchronize()
     assert set(testing.page_places(shared)) == {"host"}
     faults = testing.page_faults(shared)
-    shared[5] = 1
+    shared.flat[5] = 1
     assert testing.page_faults(shared) == faults
     copy = shared.to(cu.Device(0), copy=True)
     assert set(testing.page_places(copy)) == {0}

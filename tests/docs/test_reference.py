@@ -48,7 +48,7 @@ def test_pictures_are_what_the_tool_makes():
 
 def test_pictures_can_be_read_aloud():
     """Each picture has a title and a description, and its page describes it beside it."""
-    pages = ("ownership", "interop", "managed", "pipelines", "graphs", "kernel-checks")
+    pages = ("ownership", "boxes", "interop", "managed", "pipelines", "graphs", "kernel-checks")
     page = "".join(text(f"docs/{name}.md") for name in pages)
     for path in (ROOT / "docs" / "pictures").iterdir():
         image = ElementTree.parse(path).getroot()
@@ -149,7 +149,8 @@ def test_the_reference_says_what_the_stubs_say(reference):
         "The priority of the stream:\nlower numbers run first."  # the text begins without the type
     )
     items = [node for node in found["HostBuffer"].body if reference.name_of(node) == "__getitem__"]
-    assert [ast.unparse(node.args) for node in items] == ["self, key: slice | SupportsIndex, /"]
+    (key,) = [ast.unparse(node.args) for node in items]
+    assert key.startswith("self, key: slice | (SupportsIndex | EllipsisType | tuple[")
     assert ast.unparse(items[0].returns) == "Self | Any"
 
 

@@ -315,7 +315,7 @@ static void look(own_stream *stream, thread *self) {
         own_bytes_free(&engine, bytes.memory, bytes.start, bytes.stop, &conflict);
         break;
     case 4:
-        own_discarded(&engine, bytes.memory, bytes.start, bytes.stop, &discard);
+        own_discarded(&engine, bytes.memory, own_bytes_of(&bytes), &discard);
         break;
     default:
         own_stream_known(&engine, stream);

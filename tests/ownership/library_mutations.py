@@ -27,19 +27,19 @@ MUTATIONS = [
     # ---- what an operation borrows ----
     (
         "a part borrows from the beginning",
-        "_region.borrow",
+        "_region.aim_at",
         "access.start = region.start\n",
         "access.start = 0\n",
     ),
     (
         "a part borrows a byte too few",
-        "_region.borrow",
+        "_region.aim_at",
         "access.stop = region.start + region.nbytes\n",
         "access.stop = region.start + region.nbytes - (1 if region.nbytes else 0)\n",
     ),
     (
         "a part borrows a byte too many",
-        "_region.borrow",
+        "_region.aim_at",
         "access.stop = region.start + region.nbytes\n",
         "access.stop = min(region.start + region.nbytes + 1, region.memory.nbytes)\n",
     ),
@@ -100,8 +100,8 @@ MUTATIONS = [
     (
         "overlapping parts can be copied",
         "check_pair",
-        "if overlap(target, source) and target.start != source.start",
-        "if False and target.start != source.start",
+        "if overlap(target, source) and (target",
+        "if False and (target",
     ),
     # ---- policies ----
     (
@@ -806,8 +806,8 @@ MUTATIONS = [
     (
         "what a graph writes first is needed",
         "own_join_accesses_",
-        "            parts[k].needed |= own_reads_(access) && !parts[k].written;\n",
-        "            parts[k].needed |= own_reads_(access);\n",
+        "own_add_use_(&parts[k], access, policy, !parts[k].written);",
+        "own_add_use_(&parts[k], access, policy, 1);",
     ),
     (
         "launches are not ordered after the last one on another stream",
@@ -835,9 +835,9 @@ MUTATIONS = [
     ),
     (
         "a launch has the policy of any of its buffers",
-        "own_join_accesses_",
-        "            if (policy < 0 || access->policy == policy) {\n",
-        "            if (1) {\n",
+        "own_add_use_",
+        "    if (policy < 0 || access->policy == policy) {\n",
+        "    if (1) {\n",
     ),
     # ---- changes of executables ----
     (

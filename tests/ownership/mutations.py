@@ -23,7 +23,10 @@ NEEDED = [*BUILD, "include", "pyx/order/_engine.pyx", "pyx/library.c"]
 NEEDED += ["cudadrv/_engine.pxd", "cudadrv/_finder.py"]
 NEEDED += ["tests/limits.py", "tests/in_threads.py", "tests/ownership"]
 DOES_NOT_APPLY = "does not apply"
-STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"
+STANDS_FOR = (
+    "int stands_for = (epoch->mode == OWN_WRITE || old->mode == epoch->mode) &&\n"
+    "                         own_covers_(memory, epoch, old);"
+)
 WRITE = "epoch->mode == OWN_WRITE"
 
 MUTATIONS = [
@@ -61,20 +64,19 @@ MUTATIONS = [
     (
         "a write of a part writes nothing",
         "own_reserve_contents_",
-        "own_cut_discards_(memory, access->start) &&",
+        "!own_cut_discards_(memory, rows.start) ||",
         "",
     ),
     (
         "a write that ends inside writes nothing",
         "own_reserve_contents_",
-        "&& own_cut_discards_(memory, access->stop) &&",
-        "&&",
+        "|| !own_cut_discards_(memory, rows.stop)",
+        "",
     ),
     (
         "a write of a part writes all",
         "own_commit_effect_",
-        "own_writes_(access) && access->start <= each->start &&\n"
-        "                   each->stop <= access->stop",
+        "own_overwrites_(access, each)",
         "own_writes_(access)",
     ),
     (
@@ -116,7 +118,7 @@ MUTATIONS = [
     (
         "the host writes beside the bytes",
         "own_write_on_host_",
-        "own_is_discarded_(each) && access->start <= each->start && each->stop <= access->stop",
+        "own_is_discarded_(each) && own_overwrites_(access, each)",
         "1",
     ),
     (
@@ -197,6 +199,29 @@ MUTATIONS = [
         "while (each < last && !own_same_id_(each->by, by)) {",
         "while (0) {",
     ),
+    # ---- boxes ----
+    (
+        "gaps are used, too",
+        "own_uses_bytes_",
+        "own_meet(bytes, own_bytes_at_(memory, index, epoch))",
+        "1",
+    ),
+    (
+        "a box hides what is beside it",
+        "own_covers_",
+        "!epoch->box || epoch->box == old->box ||",
+        "1 ||",
+    ),
+    ("boxes take the fast path", "own_usual_", "| access->boxed |", "|"),
+    ("plain work ignores boxes", "own_find_box_", "memory->limited |= OWN_HAS_BOXES;", ""),
+    ("a full table forgets a box", "own_unused_box_", ": OWN_BY_ROWS;", ": 1;"),
+    (
+        "boxes that are in use are forgotten",
+        "own_drop_boxes_",
+        "if (!own_boxes_used_(memory))",
+        "if (1)",
+    ),
+    ("a view of a box has no gaps", "own_export_link_", ".boxed = access->boxed", ".boxed = 0"),
     # ---- which uses a range keeps ----
     (
         "a read hides other streams' reads",
@@ -400,8 +425,8 @@ MUTATIONS = [
     (
         "a view reaches one byte too far",
         "own_check_exports_",
-        "view->start < access->stop &&",
-        "view->start <= access->stop &&",
+        "own_meet(own_bytes_of_view_(view), own_bytes_of(access))",
+        "view->start <= access->stop && access->start < view->stop",
     ),
     (
         "exclusive views do not exclude reads",
@@ -425,9 +450,8 @@ MUTATIONS = [
     (
         "close does not see shared uses",
         "own_bytes_known_",
-        "if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {\n                own_blame_",
-        "if (epochs[k].mode != OWN_SHARED &&"
-        " !own_known_(engine, epochs[k].slot, epochs[k].seq)) {\n                own_blame_",
+        "if (!own_known_(engine, epochs[k].slot, epochs[k].seq) &&",
+        "if (epochs[k].mode != OWN_SHARED && !own_known_(engine, epochs[k].slot, epochs[k].seq) &&",
     ),
     (
         "work in flight does not exclude the host",
@@ -510,13 +534,13 @@ MUTATIONS = [
     (
         "a view of other bytes keeps some",
         "own_bytes_free_",
-        "        if (view->start < stop && start < view->stop) {",
+        "        if (own_meet(own_bytes_of_view_(view), (own_bytes){start, stop, NULL})) {",
         "        if (1) {",
     ),
     (
         "a view does not keep its bytes",
         "own_bytes_free_",
-        "        if (view->start < stop && start < view->stop) {",
+        "        if (own_meet(own_bytes_of_view_(view), (own_bytes){start, stop, NULL})) {",
         "        if (0) {",
     ),
     (

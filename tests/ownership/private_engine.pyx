@@ -18,8 +18,8 @@ from cudadrv._engine cimport (
     own_discard, own_discarded, own_domain, own_domain_lose, own_domain_open, own_domain_snapshot,
     own_engine, own_engine_prepare, own_event, own_export, own_export_close, own_export_open,
     own_join_host, own_known, own_lend_open, own_memory, own_memory_clear, own_memory_free,
-    own_meet, own_memory_inherit, own_memory_prepare, own_record, own_request, own_settle, own_snapshot,
-    own_snapshot_drop, own_snapshot_take, own_stream,
+    own_meet, own_memory_inherit, own_memory_prepare, own_record, own_request, own_settle,
+    own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream,
     own_stream_close, own_stream_known, own_stream_open, own_stream_release, own_tag, own_undo,
     own_wait,
 )

@@ -295,6 +295,8 @@ class BufferSession(PeerSession):
     def part(self, buffer, start, stop, how="slice"):
         """Make a part with the bytes from `start` to `stop`, by one of several calls."""
         real, size = buffer.real, buffer.real.itemsize
+        if len(real.shape) > 1 and not buffer.closed:
+            real = real.flat
         first, last = start // size, stop // size
         ways = {
             "slice": lambda: real[first:last],

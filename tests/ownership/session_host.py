@@ -63,7 +63,7 @@ class FullSession(
 
     def get_item(self, buffer, index):
         item = item_of(buffer, index)
-        if self.host_access("item", item, "read", lambda: buffer.real[index]):
+        if self.host_access("item", item, "read", lambda: items_of(buffer)[index]):
             got = np.array([self.result], buffer.real.dtype)
             self.compare("item", got.view("u1"), item.bytes)
 
@@ -71,7 +71,7 @@ class FullSession(
         item = item_of(buffer, index)
         value = values[: item.nbytes].view(buffer.real.dtype)[0]
         if self.host_access(
-            "item = value", item, "write", lambda: buffer.real.__setitem__(index, value)
+            "item = value", item, "write", lambda: items_of(buffer).__setitem__(index, value)
         ):
             item.bytes[:] = values[: item.nbytes]
 
@@ -166,6 +166,12 @@ class FullSession(
         races = testing.races() if self.software else []
         if races and self.ordered:
             self.disagree("\n".join(["races in an accepted program:", *races]))
+
+
+def items_of(buffer):
+    """The buffer itself, or with one dimension: both may be closed."""
+    several = len(buffer.real.shape) > 1 and not buffer.real.closed
+    return buffer.real.flat if several else buffer.real
 
 
 def item_of(buffer, index):

@@ -221,6 +221,7 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "HostBuffer.__buffer__": lambda t, w: memoryview(t),
     "ReadOnly.__array__": lambda t, w: np.asarray(t),
     "ReadOnly.__buffer__": lambda t, w: memoryview(t),
+    "DeviceBuffer.pitched": lambda t, w: t.pitched((4, 8)),
     "DeviceBuffer.grow": lambda t, w: t.grow(2 * GRANULE),
     "DeviceBuffer.shrink": lambda t, w: t.shrink(COUNT),
     "DeviceBuffer.to_numpy": lambda t, w: t.to_numpy(stream=w.stream),
