@@ -18,6 +18,7 @@ cdef struct Fill:
     size_t count
     size_t itemsize
     unsigned char[16] item
+    bint doubles        # whether a large fill with an item of several words may copy itself
 
 
 # The value of the last fill is kept, because programs often repeat a fill.

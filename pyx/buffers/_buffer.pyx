@@ -575,7 +575,9 @@ cdef class Buffer(Region):
             A driver call failed.
 
         Driver functions: cuMemsetD8Async, cuMemsetD16Async or cuMemsetD32Async; cuMemsetD2D32Async
-        once for each 4 bytes of items of 8, 12 or 16 bytes whose words of 4 bytes differ.
+        once for each 4 bytes of items of 8, 12 or 16 bytes whose words of 4 bytes differ, and
+        cuMemcpyDtoDAsync if the buffer is large; for boxes cuMemsetD2D8Async, cuMemsetD2D16Async
+        and cuMemcpy2DAsync, too.
         """
         cdef Token token
         cdef unsigned char[16] item

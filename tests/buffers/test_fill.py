@@ -220,3 +220,19 @@ def test_items_at_odd_addresses(unchanged, stream, dtype):
         with unchanged(""), pytest.raises(ValueError, match=r"only at multiples of [24]\. Copy"):
             fill(value)
     odd.copy_from(np.full(odd.count, value, dtype))
+
+
+@pytest.mark.parametrize("kind", ["device", "locked", "unified"])
+@pytest.mark.parametrize("dtype", ["f8", "f4,f4,f4", "c16"])
+def test_large_fills_of_wide_items(make, stream, kind, dtype):
+    """The device fills the first items, and copies them to the others."""
+    dtype = np.dtype(dtype)
+    value = (1.0, 2.0, 3.0) if dtype.names else 1.25
+    for nbytes in (3 << 16, (3 << 16) - 48, 1_000_032, (3 << 18) + 48):
+        count = nbytes // dtype.itemsize
+        buffer = make(kind, count + 2, dtype, np.zeros(count + 2, dtype))
+        buffer[1:-1].fill_async(value, stream)
+        stream.synchronize()
+        wanted = np.zeros(count + 2, dtype)
+        wanted[1:-1] = value
+        assert np.array_equal(buffer.to_numpy(), wanted)
