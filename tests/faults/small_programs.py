@@ -826,7 +826,7 @@ def ping_pong():
 def kinds_and_groups():
     group = cu.StreamGroup(2)
     with cu.memory("locked"):
-        source = cu.from_array(numbers(100).reshape(4, 25))
+        source = cu.from_array(numbers(100).reshape(4, 25)).flat
         target = cu.zeros((4, 25), "u4")
     work = cu.empty(100, "u4", kind="device")
     with group.scope():

@@ -147,7 +147,8 @@ ARGUMENTS = """{
     "add_graph": [(graph,)], "add_if": [(1,)], "add_launch": [(kernel, 1, 1)],
     "grow": [(32,)], "shrink": [(8,)], "share": [(stream,)], "accept": [()],
     "enable_access": [(peer,), (context,)], "disable_access": [(peer,), (context,)],
-    "from_memory": [(bytearray(8192),)], "pitched": [((3, 4),)], "add_switch": [(1, 2)], "add_while": [(1,)], "constant": [(b"abc",)],
+    "from_memory": [(bytearray(8192),)], "pitched": [((3, 4),)], "add_switch": [(1, 2)],
+    "add_while": [(1,)], "constant": [(b"abc",)],
 }"""
 MAY_ANSWER = """
     blocking bind can_access closed context count current device dtype from_object handle
