@@ -341,6 +341,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         bint forked
         int attention
         bint ending
+        bint slowly
         int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil
         int (*renew_memory)(CUdeviceptr address, size_t bytes) noexcept nogil
         void (*asks)(int purpose) noexcept nogil

@@ -47,13 +47,16 @@ cdef inline void borrow_all(
     access.gone = NULL
 
 
+cdef int name_ranges_with(object push, object pop) except -1
+
+
 cdef inline bint is_alone(PyThreadState *thread) noexcept:
     """Whether no other thread can use the engine while the caller has the GIL.
 
-    `thread` is the state of the calling thread.
+    `thread` is the state of the calling thread. False if all operations take the slow path.
     """
     # Not `and`: the compiler would lose which branch of the callers is likely.
-    return is_only_thread(thread) & (not cudadrv_table.ending)
+    return is_only_thread(thread) & (not cudadrv_table.slowly)
 
 
 cdef inline void prepare(

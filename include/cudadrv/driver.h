@@ -33,6 +33,8 @@ typedef struct cudadrv_driver {
     int attention;
     /* Python is finalizing. Threads that Python no longer knows may still be in the engine. */
     int ending;
+    /* No operation takes the fast path: Python is finalizing, or each operation gets a range. */
+    int slowly;
     /* cudadrvSoftTagStream of the software driver; NULL with any other driver. It gives a stream a
      * number. The driver passes this number to the functions in `words` of cudadrv._driver to ask
      * for the names of the stream's work. */

@@ -1,6 +1,10 @@
 """Limits: what the driver sets aside in a context for kernels; and blocks that a profiler records.
+
+Outlives a call: how many such blocks are entered (the GIL guards it).
 """
 
+import functools
+import importlib
 import operator
 
 cimport cython
@@ -13,6 +17,7 @@ from cudadrv._driver cimport (
     in_cuProfilerStart, in_cuProfilerStop, last_failure,
 )
 from cudadrv._errors cimport only_made_by
+from cudadrv._operation cimport name_ranges_with
 
 from cudadrv._errors import CudaError, OwnershipError
 
@@ -100,6 +105,7 @@ only_made_by(ContextLimits, "use context.limits")
 def limits_of_context(Context context not None):
     """Return the limits of a context: see `Context.limits`."""
     cdef ContextLimits limits = ContextLimits.__new__(ContextLimits)
+    context.usable()
     limits.context = context
     return limits
 
@@ -151,13 +157,42 @@ cdef int _set(
 
 # ---- blocks that a profiler records ----
 
+cdef int _blocks = 0    # how many are entered
+
+
+cdef int _begin_ranges() except -1:
+    """Count a block. The first one lets operations be ranges if nvtx is installed."""
+    global _blocks
+    _blocks += 1
+    if _blocks == 1:
+        try:
+            nvtx = importlib.import_module("nvtx")
+        except ImportError:
+            return 0
+        name_ranges_with(functools.partial(nvtx.push_range, domain="cudadrv"),
+                         functools.partial(nvtx.pop_range, domain="cudadrv"))
+    return 0
+
+
+cdef int _end_ranges() except -1:
+    global _blocks
+    _blocks -= 1
+    if _blocks == 0:
+        name_ranges_with(None, None)
+    return 0
+
+
 @cython.final
 cdef class capture_profiler:
     """capture_profiler(*, device=None)\n--\n
     Let a profiler record a `with` block: ``nsys profile --capture-range=cudaProfilerApi``.
 
-    Nothing happens without such a profiler. Work that was queued before the block and runs in it is
-    recorded, too; call ``context.synchronize()`` before for less. Blocks may be nested: the
+    If the package ``nvtx`` is installed, each operation that is queued in the block, in any thread,
+    is an NVTX range of the domain "cudadrv", named by the operation and its line:
+    ``copy_from_async at pipeline.py:12``. Operations then take somewhat longer.
+
+    Nothing else happens without such a profiler. Work that was queued before the block and runs in
+    it is recorded, too; call ``context.synchronize()`` before for less. Blocks may be nested: the
     profiler then stops at the end of the innermost block, because it knows only one range.
 
     Parameters
@@ -187,6 +222,7 @@ cdef class capture_profiler:
             status = in_cuProfilerStart(self.context.raw)
         self.context.check(status)
         self.entered = True
+        _begin_ranges()
         return self
 
     def __exit__(self, kind, exception, traceback):
@@ -195,6 +231,7 @@ cdef class capture_profiler:
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
         self.entered = False
+        _end_ranges()
         if self.context.lost:
             return
         with nogil:

@@ -5,6 +5,8 @@ the driver gets the operations in the order that the engine has recorded. The GI
 meanwhile; in a program with one Python thread it is released only for the driver call (`issue`). If
 an operation is refused, nothing was recorded and nothing was queued. An operation that makes no
 driver call keeps the GIL, unless it has to wait for a lock or to look for a capture.
+
+Outlives a call: the functions of a profiler that name ranges (the GIL guards them).
 """
 
 import atexit
@@ -19,6 +21,8 @@ from cudadrv._engine cimport (
     own_mutex_try, own_runs, own_settle, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
+from cudadrv._names cimport operation_name
+from cudadrv._site cimport place
 from cudadrv._stream cimport (
     ISSUE_LOCK_IS_TAKEN, REFUSED, STREAM_IS_CAPTURING, Stream, check_stream, enter_stream,
     names_context,
@@ -29,11 +33,24 @@ from cudadrv._waits cimport Question, missing_waits, users_in_the_way
 # ---- operations ----
 
 def _note_the_end():
-    cudadrv_table.ending = True
+    cudadrv_table.ending = cudadrv_table.slowly = True
 
 
 # At exit, daemon threads may still run although their Python thread states no longer exist.
 atexit.register(_note_the_end)
+
+
+# Functions of a profiler, which begin and end a range of the calling thread; or None.
+cdef object _push_range = None
+cdef object _pop_range = None
+
+
+cdef int name_ranges_with(object push, object pop) except -1:
+    """Let each operation be a range, named by the operation and its line. None ends that."""
+    global _push_range, _pop_range
+    _push_range, _pop_range = push, pop
+    cudadrv_table.slowly = cudadrv_table.ending or push is not None
+    return 0
 
 
 cdef int issue_unusual(
@@ -45,34 +62,45 @@ cdef int issue_unusual(
     """
     cdef Capture capture
     cdef Question question
-    cdef int reason
+    cdef int reason = 0
+    cdef object pop = _pop_range    # another thread may end the ranges meanwhile
     works = None
     check_stream(stream)
     operation.request.stream = stream.order
-    while True:
-        reason = ISSUE_LOCK_IS_TAKEN
-        if _keeps_gil(operation, stream):
-            reason = attempt(operation, stream, runs, apart, False)
-        if reason == ISSUE_LOCK_IS_TAKEN:
-            with nogil:
-                reason = attempt(operation, stream, runs, apart, True)
-        if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
-                and runs is NULL:
-            capture = <Capture>stream.capture
-            return capture.issue(stream, &operation.request, operation.call, operation.arguments)
-        if likely(reason != REFUSED - OWN_MUST_WAIT):
-            # After a sticky error, destroying the events in `works` fails, too. The exception is
-            # made while they are alive, because later it would name cuEventDestroy as the failed
-            # call.
-            if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
-                stream.context.check(<CUresult>reason)
-            return reason
-        question = _question(operation, runs)
-        works = missing_waits(&question)
-        if works is None:
-            return reason
-        for work in works:
-            stream.wait(work)
+    if unlikely(_push_range is not None):
+        _push_range(f"{operation_name(operation.request.operation)} at"
+                    f" {place(operation.request.site)}")
+    try:
+        while True:
+            reason = ISSUE_LOCK_IS_TAKEN
+            if _keeps_gil(operation, stream):
+                reason = attempt(operation, stream, runs, apart, False)
+            if reason == ISSUE_LOCK_IS_TAKEN:
+                with nogil:
+                    reason = attempt(operation, stream, runs, apart, True)
+            if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
+                    and runs is NULL:
+                capture = <Capture>stream.capture
+                reason = capture.issue(
+                    stream, &operation.request, operation.call, operation.arguments)
+                break
+            if likely(reason != REFUSED - OWN_MUST_WAIT):
+                # After a sticky error, destroying the events in `works` fails, too. The exception
+                # is made while they are alive, because later it would name cuEventDestroy as the
+                # failed call.
+                if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
+                    stream.context.check(<CUresult>reason)
+                break
+            question = _question(operation, runs)
+            works = missing_waits(&question)
+            if works is None:
+                break
+            for work in works:
+                stream.wait(work)
+    finally:
+        if unlikely(pop is not None):
+            pop()
+    return reason
 
 
 cdef bint _keeps_gil(Operation *operation, Stream stream) noexcept:

@@ -137,6 +137,7 @@ ARGUMENTS = """{
     "copy_from_async": [(b"x" * 16, stream), (locked, stream)], "fill": [(1,)],
     "copy_to_async": [(device, stream)], "fill_async": [(1, stream)], "split_at": [(3,)],
     "chunks": [(3,)], "view": [("u2",)], "attribute": [("warp_size",)], "from_array": [(b"abc",)],
+    "from_memory": [(b"abc",)],
     "zeros": [(3,)], "from_raw": [(4096, 1)], "from_address": [(4096, 1)], "from_handle": [(1,)],
     "from_object": [(stream,)], "__getitem__": [(0,), (slice(0, 2),)], "lend": [(stream,), (None,)],
     "reshape": [(-1,)], "give_back": [(stream,)],

@@ -1,5 +1,9 @@
 """Limits of contexts, and blocks that a profiler records."""
 
+import sys
+import types
+from pathlib import Path
+
 import pytest
 
 import cudadrv as cu
@@ -76,6 +80,64 @@ def test_the_profiler(driver, stream):
     assert "capture_profiler" in repr(block)
     with pytest.raises(TypeError):
         cu.capture_profiler(device="gpu")
+
+
+class Ranges(types.ModuleType):
+    """A module in place of nvtx, which notes the ranges."""
+
+    def __init__(self):
+        super().__init__("nvtx")
+        self.done, self.open = [], []
+
+    def push_range(self, message, *, domain):
+        assert domain == "cudadrv"
+        self.open.append(message)
+
+    def pop_range(self, *, domain):
+        self.done.append(self.open.pop())
+
+
+@pytest.fixture
+def ranges(monkeypatch):
+    module = Ranges()
+    monkeypatch.setitem(sys.modules, "nvtx", module)
+    return module
+
+
+def line(_):
+    """The place of the call, as messages have it."""
+    return f"{Path(__file__).name}:{sys._getframe(1).f_lineno}"
+
+
+def test_operations_are_ranges(driver, stream, other, ranges):
+    one, two = cu.DeviceBuffer(100, name="one"), cu.LockedBuffer(100)
+    one.fill_async(1, stream)
+    with cu.capture_profiler():
+        fills = line(one.fill_async(2, stream))
+        with cu.capture_profiler():
+            two.copy_from_async(one, stream)
+        stream.synchronize()
+        graph = cu.Graph()
+        with graph.capture(stream):
+            one.fill_async(3, stream)
+        graph.instantiate().launch(stream)
+        with pytest.raises(cu.BufferBorrowedError):
+            one.fill_async(3, other)
+    one.fill_async(3, stream).wait()
+    assert ranges.open == []
+    names = [name.partition(" at ")[0] for name in ranges.done]
+    assert names[:2] == ["fill_async", "copy_from_async"]
+    assert ranges.done[0].endswith(f"{fills}")
+    assert "launch of graph" in " ".join(names)
+    assert names[-1] == "fill_async"
+    count = len(ranges.done)
+    assert count == 5
+
+
+def test_without_nvtx(driver, stream, monkeypatch):
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    with cu.capture_profiler():
+        cu.DeviceBuffer(4).fill_async(1, stream).wait()
 
 
 @pytest.mark.cuda_software
