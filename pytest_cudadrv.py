@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("eager", "lazy", "random")
 # Each of these stands alone: tests run under every schedule, or under that of a script.
+RANDOM = SCHEDULES[-1]
 EXPLORE, REPLAY = "explore", "replay"
 NAMED = ("software", "cuda", "auto")  # the drivers that have a name instead of a path
 REAL = "cuda"  # the "schedule" of a real driver
@@ -97,6 +98,7 @@ LOST_IN = pytest.StashKey[str]()
 FAULT = pytest.StashKey[str | None]()
 RESET = pytest.StashKey[bool]()
 SCHEDULE = pytest.StashKey[str]()
+GIVEN = pytest.StashKey[int]()  # how many tests of Hypothesis are not explored
 LEFTOVERS = pytest.StashKey["Leftovers"]()
 FAILED = pytest.StashKey[bool]()
 RACED = pytest.StashKey[bool]()
@@ -381,6 +383,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         schedules = (EXPLORE,)
     elif metafunc.definition.get_closest_marker("cuda_gpu"):
         schedules = schedules[:1]  # the test will be skipped, and counted once
+    if schedules == (EXPLORE,) and _chooses_examples(metafunc.function):
+        schedules = (RANDOM,)
     metafunc.parametrize("cuda_schedule", schedules, indirect=True)
 
 
@@ -391,6 +395,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             " does not let anybody choose the order of its work"
         )
     used = False
+    if config.stash[CHOICE].schedules == (EXPLORE,):
+        config.stash[GIVEN] = sum(_chooses_examples(getattr(i, "obj", None)) for i in items)
     for item in items:
         used = used or "cuda_schedule" in getattr(item, "fixturenames", ())
         used = used or any(item.get_closest_marker(name) for name in MARKER_NAMES)
@@ -606,9 +612,14 @@ def _can_be_explored(item: pytest.Item) -> bool:
     if _is_real(item.config):
         return False
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return parameters.get("cuda_schedule", EXPLORE) == EXPLORE and not hasattr(
-        getattr(item, "obj", None), "hypothesis"
+    return parameters.get("cuda_schedule", EXPLORE) == EXPLORE and not _chooses_examples(
+        getattr(item, "obj", None)
     )
+
+
+def _chooses_examples(function: object) -> bool:
+    """Whether it is a test of Hypothesis, which chooses examples by what the test did before."""
+    return hasattr(function, "hypothesis")
 
 
 def _explore(
@@ -772,9 +783,14 @@ def _sum_up_schedules(terminalreporter: pytest.TerminalReporter) -> None:
     """Say of how many tests every schedule has run, and list the others."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     found = {r.nodeid: r.cuda_explored for r in reports if hasattr(r, "cuda_explored")}
-    if not found:
+    if not found and not terminalreporter.config.stash.get(GIVEN, 0):
         return
     terminalreporter.section("cudadrv: schedules")
+    if given := terminalreporter.config.stash.get(GIVEN, 0):
+        terminalreporter.line(
+            f"{given} test{'s' if given > 1 else ''} of Hypothesis ran under the schedule random:"
+            " which examples Hypothesis chooses depends on the runs before"
+        )
     runs = sum(each["runs"] for each in found.values())
     others = {name: each for name, each in found.items() if not each["complete"]}
     terminalreporter.line(

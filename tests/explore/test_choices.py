@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cudadrv as cu
-from tests.conformance.structures import STREAM_ORDER, CopyAttributes
+from tests.conformance.structures import ANY_ORDER, STREAM_ORDER, CopyAttributes
 from tests.conformance.test_copy_batches import batch
 from tests.conformance.test_dependent_launches import TEXT, Attribute, Config
 from tests.explore.calls import Calls, run_all
@@ -266,7 +266,8 @@ def test_a_condition_in_a_body(conditions):
 
 
 class Launches:
-    def __init__(self, *names):
+    def __init__(self, *names, beside=False):
+        self.beside = beside
         self.driver = ctypes.CDLL(cu.driver_info().path)
         self.module = cu.Module(TEXT)
         self.names = names
@@ -284,6 +285,11 @@ class Launches:
                 function = ctypes.c_void_p(self.module[name].handle)
                 status = self.driver.cuLaunchKernelEx(ctypes.byref(config), function, array, None)
                 assert status == 0
+            if self.beside:
+                other = cu.Stream()
+                data.fill_async(5, other)
+                other.synchronize()
+                other.close()
             stream.synchronize()
             found = np.empty(2048, "u4")
             result.copy_to(found)
@@ -306,3 +312,79 @@ class Launches:
 )
 def test_a_launch_that_may_begin_early(cuda_device, names, results):
     assert compared(Launches(*names)) == results
+
+
+# ---- what else steps share ----
+
+SHARING = """.version 7.8
+.target sm_90
+.address_size 64
+.extern .func (.param .b32 result) vprintf (.param .b64 format, .param .b64 values);
+.extern .func (.param .b64 result) malloc (.param .b64 bytes);
+.global .align 1 .b8 text[3] = {46, 10, 0};
+.visible .entry prints()
+{
+    .reg .b64 %rd<3>; .reg .b32 %r<2>;
+    mov.u64 %rd1, text; cvta.global.u64 %rd1, %rd1; mov.u64 %rd2, 0;
+    { .param .b64 a; .param .b64 b; .param .b32 n; st.param.b64 [a], %rd1; st.param.b64 [b], %rd2;
+      call.uni (n), vprintf, (a, b); }
+    ret;
+}
+.visible .entry allocates()
+{
+    .reg .b64 %rd<2>;
+    { .param .b64 n; .param .b64 p; st.param.b64 [n], 16; call.uni (p), malloc, (n);
+      ld.param.b64 %rd1, [p]; }
+    ret;
+}
+.visible .entry exchanges(.param .u64 at, .param .u32 value)
+{
+    .reg .b64 %rd1; .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [value];
+    atom.global.exch.b32 %r2, [%rd1], %r1;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["prints", "allocates", "exchanges"])
+def test_kernels_that_share(cuda_device, capfd, name):
+    """Their output, the memory of which malloc takes, and atomic accesses: two orders."""
+    kernel = cu.Module(SHARING)[name]
+
+    def program():
+        with cu.ordering("unchecked"):
+            streams = [cu.Stream() for _ in range(2)]
+            word = cu.zeros(1, "u4", pooled=False)
+            for value, stream in enumerate(streams, 1):
+                arguments = (word, np.uint32(value)) if name == "exchanges" else ()
+                kernel.launch(1, 1, *arguments, stream=stream)
+            for stream in streams:
+                stream.synchronize()
+            found = np.empty(1, "u4")
+            word.copy_to(found)
+            for thing in (word, *streams):
+                thing.close()
+            return int(found[0])
+
+    assert len(compared(program, runs=2)) == (2 if name == "exchanges" else 1)
+
+
+def test_a_kernel_that_lets_the_next_begin_is_two_steps(cuda_device):
+    """Work of another stream comes before both, between them, or behind them."""
+    launches = Launches("produce_then_trigger", "consume", beside=True)
+    assert compared(launches) == {(5,), (7,)}
+
+
+def test_a_copy_that_reads_at_any_time(cuda_device):
+    """When it reads is not a choice, so the result is not called complete."""
+
+    def work(driver):
+        copies = [(driver.buffers[1].value, driver.buffers[0].value, BYTES)]
+        arguments = batch(copies, CopyAttributes(order=ANY_ORDER))
+        numbers = (ctypes.c_size_t(a) if isinstance(a, int) else a for a in arguments)
+        driver._call("cuMemcpyBatchAsync_v2", *numbers, driver.streams[0])
+
+    assert run_all(Driver(work)).limits == (
+        "a copy whose source may be read at any time reads it late",
+    )

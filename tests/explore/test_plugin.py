@@ -178,6 +178,28 @@ def test_both(cuda_checked):
     result.stdout.fnmatch_lines(["*not complete: *several threads call the driver*"])
 
 
+def test_hypothesis(run):
+    """Its tests run under random, and the summary says so."""
+    text = """
+from hypothesis import HealthCheck, given, settings, strategies
+from cudadrv import testing
+
+schedules = set()
+
+@settings(max_examples=3, suppress_health_check=list(HealthCheck), deadline=None)
+@given(value=strategies.integers(0, 9))
+def test_given(cuda_checked, value):
+    schedules.add(testing.settings()["schedule"])
+    cu.DeviceBuffer.zeros(4, "u1").fill(value)
+
+def test_schedules(cuda_checked):
+    assert schedules == {"random"}
+"""
+    result = run(text, "--cuda-schedule=explore")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["1 test of Hypothesis ran under the schedule random: which exam*"])
+
+
 def test_a_value_that_differs(run):
     text = """
 from cudadrv import testing

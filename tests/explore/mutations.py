@@ -1,0 +1,164 @@
+"""Removes the rules of dependence, one at a time, and prints which tests notice.
+
+    python tests/explore/mutations.py [name ...]
+
+Each of MUTATIONS is (name, file, old text, new text). The old text occurs once in the file. The
+software driver is built with the mutation, and runs the comparisons of all orders with those that
+the search takes.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS, RUN, SEARCH = "work/steps.cpp", "explore/run.cpp", "explore/search.cpp"
+TESTS = ["tests/explore/test_choices.py", "tests/explore/test_search.py"]
+
+MUTATIONS = [
+    ("two writes commute", RUN, "overlap(writes, other.writes) || ", ""),
+    ("a write and a later read commute", RUN, "overlap(writes, other.reads) ||\n", "\n"),
+    ("a read and a later write commute", RUN, " ||\n           overlap(reads, other.writes)", ""),
+    ("an end changes nothing", STEPS, "    touched.writes.push_back(end_of(operation));\n", ""),
+    (
+        "a query asks for nothing",
+        STEPS,
+        "        step.touched.reads.push_back(end_of(*operation));\n",
+        "        static_cast<void>(operation);\n",
+    ),
+    (
+        "a host function shares nothing with the host",
+        STEPS,
+        "        touched.writes.push_back(explore::mark_of_host);\n",
+        "",
+    ),
+    (
+        "the host sees nothing of host functions",
+        STEPS,
+        "    step.touched.reads.push_back(explore::mark_of_host);\n",
+        "",
+    ),
+    (
+        "a conditional node reads no value",
+        STEPS,
+        "        touched.reads.push_back(condition(number));\n",
+        "        static_cast<void>(number);\n",
+    ),
+    (
+        "a kernel sets no value of a conditional node",
+        STEPS,
+        "        touched.writes.push_back(condition(number));\n",
+        "        static_cast<void>(number);\n",
+    ),
+    (
+        "output of kernels commutes",
+        STEPS,
+        "    if (outcome.prints)\n        touched.writes.push_back(explore::mark_of_output);\n",
+        "",
+    ),
+    (
+        "malloc of kernels commutes",
+        STEPS,
+        "    if (outcome.allocates)\n        touched.writes.push_back(explore::mark_of_heap);\n",
+        "",
+    ),
+    ("atomic accesses commute", STEPS, "    add(touched.writes, outcome.updates);\n", ""),
+    (
+        "a kernel uses nothing before it lets the next one begin",
+        STEPS,
+        "    add_outcome(step.touched, outcome);\n",
+        "",
+    ),
+    (
+        "a kernel uses nothing before it waits for the one before",
+        STEPS,
+        "    add_early(step.touched, outcome);\n",
+        "",
+    ),
+    (
+        "what the host may have seen counts as what it knows",
+        STEPS,
+        "    add_ordered(step.after, known_);\n",
+        "    add_ordered(step.after, *state().races.host_clock());\n",
+    ),
+    (
+        "a sleeper never wakes",
+        SEARCH,
+        "sleeper.actor != node.chosen && !sleeper.next.conflicts(node.touched)",
+        "sleeper.actor != node.chosen",
+    ),
+    (
+        "nobody sleeps",
+        SEARCH,
+        "        node.explored.push_back({node.chosen, node.touched});\n",
+        "        node.explored.push_back({node.chosen, {{}, {{0, ~size_t(0)}}}});\n",
+    ),
+]
+
+
+def changed(file, old, new):
+    """Return the text of a file of the software driver with the mutation."""
+    text = (ROOT / "softdriver" / file).read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        raise ValueError(f"{file} has the old text {text.count(old)} times: {old!r}")
+    return text.replace(old, new)
+
+
+def build(folder, file, text):
+    """Build the software driver in a folder, with the objects of the last build for the rest."""
+    unit = file.partition("/")[0]
+    source = folder / Path(file).name
+    source.write_text(text, encoding="utf-8")
+    others = sorted(
+        path for path in (ROOT / "softdriver" / unit).glob("*.cpp") if path.name != source.name
+    )
+    everything = folder / "unit.cpp"
+    everything.write_text("".join(f'#include "{path}"\n' for path in [source, *others]))
+    mutated = folder / f"{unit}.o"
+    compiler = os.environ.get("CXX", "g++").split()
+    flags = ["-O1", "-std=c++17", "-pthread", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
+    flags += ["-fno-math-errno", "-fno-trapping-math", "-iquote", str(ROOT / "softdriver")]
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    flags += [f"-I{home}/include", f"-I{sysconfig.get_path('include')}"]
+    subprocess.run([*compiler, *flags, "-c", everything, "-o", mutated], check=True)
+    objects = [path for path in ROOT.glob("build/temp*/build/temp*/*.o") if path.stem != unit]
+    objects += ROOT.glob("build/temp*/softdriver/*/*.o")  # files that are no part of a unit
+    driver = folder / "driver.so"
+    subprocess.run([*compiler, "-shared", "-pthread", mutated, *objects, "-o", driver], check=True)
+    return driver
+
+
+def first_failure(driver):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:benchmark"]
+    done = subprocess.run(
+        [*command, f"--cuda-driver={driver}", *TESTS],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    if broken := [line for line in lines if line.startswith("ERROR")]:
+        raise RuntimeError(f"the tests do not run: {broken[0]}")
+    return next((line for line in lines if line.startswith("FAILED")), None)
+
+
+def main(names):
+    unnoticed = []
+    for name, file, old, new in MUTATIONS:
+        if names and name not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            failure = first_failure(build(Path(folder), file, changed(file, old, new)))
+        print(f"{name}: {failure or 'NOT NOTICED'}", flush=True)
+        if failure is None:
+            unnoticed.append(name)
+    return len(unnoticed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
