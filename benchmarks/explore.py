@@ -22,6 +22,8 @@ PROGRAMS = {
     "right": None,
     "a wait for a frame is missing": "arrival",
     "the waits for a slot are missing": "reuse",
+    "an event is recorded too early": "record",
+    "the host waits for one stream only": "host",
 }
 
 
@@ -65,14 +67,16 @@ class Pipeline:
                 before = used[slot]
                 if before is not None and self.forgets != "reuse":
                     self.call("cuStreamWaitEvent", up, before, 0)
+                early = number == 1 and self.forgets == "record"
+                event = self.mark(up) if early else None
                 self.call("cuMemsetD8Async", slots[slot], number + 1, BYTES, up)
-                event = self.mark(up)
+                event = event or self.mark(up)
                 if number != 1 or self.forgets != "arrival":
                     self.call("cuStreamWaitEvent", work, event, 0)
                 target = ctypes.c_uint64(result.value + number * BYTES)
                 self.call("cuMemcpyDtoDAsync_v2", target, slots[slot], BYTES, work)
                 used[slot] = self.mark(work)
-            for stream in streams:
+            for stream in streams[:1] if self.forgets == "host" else streams:
                 self.call("cuStreamSynchronize", stream)
             found = (ctypes.c_ubyte * (self.chunks * BYTES))()
             self.call("cuMemcpyDtoH_v2", found, result, self.chunks * BYTES)

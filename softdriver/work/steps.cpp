@@ -289,7 +289,9 @@ void Steps::look(Step step) {
     add_ordered(step.after, known_);
     size_t index = state().chooser.made(std::move(step));
     looks_ = index + 1;
-    if (in_call && !in_callback && !state().chooser.run().stopped)
+    // Finding the line takes longer than many a run, so the runs of a search do without.
+    bool placed = places() || (!state().planned && !in_callback);
+    if (in_call && placed && !state().chooser.run().stopped)
         unplaced_looks_.push_back(index);
 }
 

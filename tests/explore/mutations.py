@@ -79,12 +79,6 @@ MUTATIONS = [
         "",
     ),
     (
-        "what the host may have seen counts as what it knows",
-        STEPS,
-        "    add_ordered(step.after, known_);\n",
-        "    add_ordered(step.after, *state().races.host_clock());\n",
-    ),
-    (
         "a sleeper never wakes",
         SEARCH,
         "sleeper.actor != node.chosen && !sleeper.next.conflicts(node.touched)",
