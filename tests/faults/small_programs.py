@@ -833,7 +833,7 @@ def kinds_and_groups():
         for start in range(0, 100, 50):
             stream, part = group.next(), slice(start, start + 50)
             work[part].copy_from_async(source[part], stream)
-            target[part].copy_from_async(work[part], stream)
+            target.flat[part].copy_from_async(work[part], stream)
     assert (target.to_numpy() == numbers(100).reshape(4, 25)).all()
     group.wait(cu.Stream())
     group.close()
