@@ -18,6 +18,7 @@ from cudadrv._buffers import (
     UnifiedBuffer,
     scalar_access,
 )
+from cudadrv._copy_batch import copy_batch
 from cudadrv._device import Context, Device
 from cudadrv._errors import (
     BufferBorrowedError,
@@ -166,6 +167,7 @@ __all__ = [
     "__version__",
     "access_window",
     "capture_profiler",
+    "copy_batch",
     "discard_batch",
     "driver_info",
     "empty",

@@ -15,6 +15,12 @@ cdef struct Copy:
     CUevent marker  # the stream records it and waits for it before the copy; or NULL
 
 
+# In _copy.pyx: up to this size, a driver may read page-locked memory too early.
+cdef enum:
+    MOST_READ_EARLY = 1 << 16
+
+
+cdef bint are_apart(Region target, Region source) noexcept
 cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target)

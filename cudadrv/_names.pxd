@@ -15,6 +15,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         COPY_TO
         COPY_FROM_ASYNC
         COPY_TO_ASYNC
+        COPY_BATCH
         FILL
         FILL_ASYNC
         FILL_BOX

@@ -20,6 +20,7 @@ enum cudadrv_node {
     OPERATION(COPY_TO, "copy_to", NO_NODE)                                                         \
     OPERATION(COPY_FROM_ASYNC, "copy_from_async", COPY_NODE)                                       \
     OPERATION(COPY_TO_ASYNC, "copy_to_async", COPY_NODE)                                           \
+    OPERATION(COPY_BATCH, "copy_batch", NO_NODE)                                                   \
     OPERATION(FILL, "fill", NO_NODE)                                                               \
     OPERATION(FILL_ASYNC, "fill_async", FILL_NODE)                                                 \
     OPERATION(FILL_BOX, "fill_async", OTHER_NODE) /* of a box, in a capture */                     \

@@ -29,9 +29,7 @@ from cudadrv._errors import CaptureError
 # page-locked memory to a device during the call. It overlooks that a default stream's rule orders
 # the stream after work that may still write the source. If the stream first waits for an event of
 # its own, the driver reads in order. Copies of 16 KiB were read too early, copies of 32 KiB were
-# not.
-cdef enum:
-    MOST_READ_EARLY = 1 << 16
+# not (MOST_READ_EARLY).
 
 
 cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:

@@ -823,6 +823,19 @@ def ping_pong():
 
 
 @program
+def batches():
+    stream = cu.Stream()
+    work, given = cu.DeviceBuffer(100, "u4"), cu.LockedBuffer.from_array(numbers(100))
+    cu.copy_batch([(work[50:], given[:50]), (work[:50], given[50:])], stream).wait()
+    image = cu.DeviceBuffer(100, "u4").reshape(10, 10)
+    cu.copy_batch([(image[:, :5], image[:, 5:])], stream)
+    image[2:4, 3:8].fill_async(5, stream)
+    image[:, 9].copy_from_async(given[:10], stream)
+    stream.synchronize()
+    assert items_of(work).tolist() == [*range(50, 100), *range(50)]
+    assert items_of(image).reshape(10, 10)[:, 9].tolist() == list(range(10))
+
+
 def kinds_and_groups():
     group = cu.StreamGroup(2)
     with cu.memory("locked"):

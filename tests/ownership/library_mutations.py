@@ -103,6 +103,18 @@ MUTATIONS = [
         "if overlap(target, source) and (target",
         "if False and (target",
     ),
+    (
+        "items of a batch may overlap",
+        "_copy_batch._compare",
+        "if other != index and overlap(region, others[other]):",
+        "if False:",
+    ),
+    (
+        "a batch does not borrow its sources",
+        "_copy_batch._queue",
+        "borrow(source, &accesses[2 * i + 1], OWN_READ)",
+        "borrow(target, &accesses[2 * i + 1], OWN_WRITE)",
+    ),
     # ---- policies ----
     (
         "the context's policy comes before the buffer's",

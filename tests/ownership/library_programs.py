@@ -783,6 +783,11 @@ class Program(TicketChoices):
         blocking = self.chance(0.2)
         place = self.any_user_of(target, source)
         stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
+        apart = target.memory is not source.memory and not (target.closed or source.closed)
+        if apart and stream and not blocking and not stream.model.in_capture and self.chance(0.2):
+            self.note("copy in a batch", *told, cut, self.at(stream, self.streams))
+            self.keep(self.session.copy_in_a_batch(target, source, stream))
+            return
         self.note("copy", *told, cut, "blocking" * blocking, self.at(stream, self.streams))
         self.keep(self.session.copy(target, source, stream, blocking, inward))
 

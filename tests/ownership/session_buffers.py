@@ -34,6 +34,11 @@ import cudadrv as cu
 CLASSES = {"device": cu.DeviceBuffer, "locked": cu.LockedBuffer, "unified": cu.UnifiedBuffer}
 
 
+def flat(real):
+    """A buffer, or the same items with one dimension."""
+    return real.flat if len(real.shape) > 1 else real
+
+
 @dataclass(eq=False)
 class Memory:
     model: model.Memory
@@ -295,8 +300,8 @@ class BufferSession(PeerSession):
     def part(self, buffer, start, stop, how="slice"):
         """Make a part with the bytes from `start` to `stop`, by one of several calls."""
         real, size = buffer.real, buffer.real.itemsize
-        if len(real.shape) > 1 and not buffer.closed:
-            real = real.flat
+        if not buffer.closed:
+            real = flat(real)
         first, last = start // size, stop // size
         ways = {
             "slice": lambda: real[first:last],
@@ -563,6 +568,16 @@ class BufferSession(PeerSession):
         call = lambda: method(other.real, **options)  # noqa: E731
         effect = Copy(target.real.dtype)
         _, token = self._operate(method.__name__, stream, uses, blocking, call, effect)
+        return token
+
+    def copy_in_a_batch(self, target, source, stream):
+        """Copy between two buffers by a batch of one item."""
+        # Parts of them would be kept alive by the token, which `give_back` and `into_raw` refuse.
+        pairs = [(target.real, source.real)]
+        uses = [(target, "write"), (source, "read")]
+        call = lambda: cu.copy_batch(pairs, **stream_option(stream))  # noqa: E731
+        effect = Copy(target.real.dtype)
+        _, token = self._operate("copy_batch", stream, uses, False, call, effect)
         return token
 
     def fill(self, buffer, value, stream=None, blocking=False):

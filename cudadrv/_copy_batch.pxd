@@ -1,0 +1,1 @@
+"""Many copies as one operation: `copy_batch`."""
