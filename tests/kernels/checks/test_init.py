@@ -169,6 +169,35 @@ CASES = {
         "ld.shared.s8 %r5, [%r3]; shr.s32 %r5, %r5, 31;" + OUT.format("%r5"),
         [COPIED],
     ),
+    "a shift of an undefined sign": (
+        LOAD + "shr.s32 %r6, %r5, 4; shr.u32 %r6, %r6, 28;" + OUT.format("%r6"),
+        [COPIED],
+    ),
+    "a shift by all bits of an undefined sign": (
+        LOAD + "shr.s32 %r6, %r5, 40;" + OUT.format("%r6"),
+        [COPIED],
+    ),
+    "a shift by an undefined number": (LOAD + "shl.b32 %r6, 1, %r5;" + OUT.format("%r6"), [COPIED]),
+    "a field at an undefined place": (
+        LOAD + "bfe.u32 %r6, 5, %r5, 3;" + OUT.format("%r6"),
+        [COPIED],
+    ),
+    "a field at an undefined place of another": (
+        LOAD + "bfi.b32 %r6, 5, 0, %r5, 3;" + OUT.format("%r6"),
+        [COPIED],
+    ),
+    "bytes that are chosen by undefined bits": (
+        LOAD + "mov.u32 %r7, 0x1234; prmt.b32 %r6, %r7, %r7, %r5;" + OUT.format("%r6"),
+        [COPIED],
+    ),
+    "a shuffle from an undefined lane": (
+        LOAD + "shfl.sync.idx.b32 %r6, %r1, %r5, 31, -1;" + OUT.format("%r6"),
+        [COPIED],
+    ),
+    "an order that an undefined bit decides": (
+        LOAD + "and.b32 %r6, %r5, 8; or.b32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 4; @%p1 bra done;",
+        [BRANCH],
+    ),
     "local memory": ("ld.local.u32 %r5, [own];" + OUT.format("%r5"), [COPIED]),
     "local memory that was written": (
         "st.local.u32 [own], %r1; ld.local.u32 %r5, [own];" + OUT.format("%r5"),

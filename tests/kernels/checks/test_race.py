@@ -450,6 +450,9 @@ def test_a_ticket(cuda_device, fences):
         threads=32,
     )
     assert modes(found) == ([] if fences == 3 else ["read write"])
+    missing = {0: "before and after", 1: "after", 2: "before"}
+    for hazard in found:
+        assert f"add __threadfence() {missing[fences]} the atomic at PTX line" in hazard.text
 
 
 BLOCKS = {
@@ -500,11 +503,15 @@ def test_what_a_flag_has_shown(cuda_device, fences):
     assert modes(found) == []
 
 
-def test_an_atomic_whose_result_nobody_uses_learns_nothing(cuda_device):
+@pytest.mark.parametrize("update", ["red.global.add.u32 [word], 1;", "red.add.u32 [%rd5], 1;"])
+def test_an_atomic_whose_result_nobody_uses_learns_nothing(cuda_device, update):
+    """Also if another lane updates shared memory at the same time."""
     found = run(
-        f"""setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra other;
-        st.global.u32 [%rd1], 7; {FENCE} red.global.add.u32 [word], 1; bra done;
-        other: red.global.add.u32 [word], 1; {FENCE} ld.global.u32 %r6, [%rd1];""",
+        f"""setp.gt.u32 %p1, %r1, 1; @%p1 bra done; setp.eq.u32 %p4, %r1, 0;
+        cvt.u64.u32 %rd5, %r3; cvta.shared.u64 %rd5, %rd5; mov.u64 %rd6, word;
+        selp.u64 %rd5, %rd6, %rd5, %p4; setp.eq.u32 %p2, %r2, 1; @%p2 bra other;
+        @!%p4 bra done; st.global.u32 [%rd1], 7; {FENCE} red.global.add.u32 [word], 1; bra done;
+        other: {update} {FENCE} @%p4 ld.global.u32 %r6, [%rd1];""",
         blocks=2,
         threads=32,
     )

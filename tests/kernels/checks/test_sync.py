@@ -194,6 +194,8 @@ BARRIERS = {
     "a part of the block": (f"{EARLY} bar.sync 0; other: {STORE}", ["__syncthreads: goes on"]),
     "a part of the block, with its number": (
         f"{EARLY} bar.sync 1, 32; other: {STORE}", []),
+    "a part of the block, with its number, behind the others": (
+        f"setp.lt.u32 %p1, %r1, 32; @%p1 bra other; bar.sync 1, 32; other: {STORE}", []),
     "the others have ended": (f"{EARLY} bar.sync 0; {STORE} other:", []),
     "48 threads": (f"add.u32 %r5, %r2, 48; bar.sync 1, %r5; {STORE}", ["bar.sync: multiple"]),
     "no number and all": (
@@ -300,6 +302,11 @@ COPIES = {
     "an mbarrier that nobody asks": (f"{INIT} {COPY} {HAND}", True),
     "in bulk": (BULK.format(before="") + WAIT, False),
     "in bulk, and nobody asks": (BULK.format(before=""), True),
+    "in bulk twice, and the question is about the first": (
+        BULK.format(before="") + """@%p1 bra twice;
+        mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r10], 64;
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r9+64], [%rd1], 64,
+        [%r10]; twice:""" + WAIT, True),
     "in bulk, and the question is about an earlier phase": (
         BULK.format(before=WAIT.replace("[%r10], 0;", "[%r10], 1;")), True),
 }  # fmt: skip
@@ -335,6 +342,18 @@ def test_what_a_hazard_says(cuda_device):
         f" of block {second.block} at exchange.cu:14 (PTX line {second.ptx_line}); let all lanes of"
         " the mask call it, or pass the mask of those that do: 0x0000ffff here (2 times)"
     )
+
+
+@pytest.mark.parametrize("body", [f"{LOW} bar.warp.sync -1; high: {STORE}", "bar.sync 1, 48;"])
+def test_any_order_of_execution(cuda_device, body):
+    """Hazards have the lowest block and thread, whichever ran first."""
+    found = []
+    for schedule in ("eager", *(f"random,seed={seed}" for seed in (1, 4, 7))):
+        with testing.configured(f"schedule={schedule}"):
+            hazards = check(body, blocks=8)
+        found.append([hazard._replace(count=0, text="") for hazard in hazards])
+    assert found[0]
+    assert all(each == found[0] for each in found)
 
 
 def test_lines_of_the_source_are_one_hazard(cuda_device):
