@@ -536,8 +536,8 @@ cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
                            " Capture the graph again, and pass it to update")
     if node.kind == OTHER_NODE or (node.kind == LAUNCH_NODE and node.kernel is None):
         raise CaptureError(f"{node.called()} of {executable.label} cannot be changed: only"
-                           " launches, copies and fills can. Capture the graph again, and pass it"
-                           " to update")
+                           " launches, copies and fills without gaps can. Capture the graph again,"
+                           " and pass it to update")
     if not executable.paired:
         raise CaptureError(
             f"{node.called()} cannot be changed any more: a graph with operations of other projects"

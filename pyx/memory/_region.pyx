@@ -536,7 +536,12 @@ cdef Region of_present_size(Region region):
     Code that reads the size more than once needs such a buffer, because between two reads other
     threads may let the given buffer grow or shrink.
     """
-    return region.part_of(slice(None)) if grows(region) else region
+    cdef Region part
+    if not grows(region):
+        return region
+    part = region.part_of(slice(None))
+    part.sizes = region.sizes
+    return part
 
 
 cdef int refuse_writing(Region region) except -1:

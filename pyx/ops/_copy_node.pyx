@@ -13,7 +13,7 @@ from cudadrv._driver cimport (
     CUgraphExec, CUgraphNode, CUresult, in_cuGraphAddMemcpyNode, in_cuGraphExecMemcpyNodeSetParams,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access, own_request
-from cudadrv._names cimport COPY_NODE, OTHER_NODE, custom_operation
+from cudadrv._names cimport COPY_NODE, custom_operation
 from cudadrv._node cimport (
     Builder, NodeChange, Place, add_node, changed_region, context_for, fill_request, home_in_nodes,
     kind_in_nodes, node_region, nothing_call, refuse_unlike, renewed,
@@ -57,8 +57,7 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
     fill_request(&request, ADD_COPY, accesses, 2)
     node = add_node(graph, context, &request, nodes, _node_call, &copy, source, target,
                     (target.describe(), source.describe()))
-    # The driver changes only copies of bytes in one piece.
-    node.kind = COPY_NODE if target.box is NULL and source.box is NULL else OTHER_NODE
+    node.kind = COPY_NODE
     return node
 
 

@@ -18,7 +18,7 @@ from cudadrv._driver cimport (
     cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_WRITE, own_access
-from cudadrv._names cimport FILL_BOX
+from cudadrv._names cimport FILL_ASYNC, FILL_BOX
 from cudadrv._operation cimport Operation, prepare
 from cudadrv._peers cimport refuse_unreachable
 from cudadrv._region cimport (
@@ -288,8 +288,9 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
         if stream.capture is not NULL:
             refuse_several(&boxes, region)
         token = new_token(stream, None, region)
-        prepare(&operation, FILL_BOX if stream.capture is not NULL else name, &access, 1,
-                fill_box_call, &boxes)
+        if stream.capture is not NULL and name == FILL_ASYNC:   # captures refuse the blocking fill
+            name = FILL_BOX
+        prepare(&operation, name, &access, 1, fill_box_call, &boxes)
         queue(&operation, stream, region)
         stand_for(token, &operation)
         return token

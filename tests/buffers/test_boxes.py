@@ -416,6 +416,36 @@ def test_graphs(stream):
             built.add_fill(box, value)
 
 
+@KINDS
+def test_a_blocking_fill_in_a_capture_queues_nothing(cls, stream):
+    box = cls.zeros(12, "u4").reshape(4, 3)[:, 1:]
+    graph = cu.Graph()
+    with graph.capture(stream):
+        with pytest.raises(cu.CaptureError, match="fill"):
+            box.fill(3, stream=stream)
+    assert not graph.nodes
+
+
+def test_copies_of_boxes_in_graphs_are_disabled(stream):
+    """A box cannot be replaced, whether the copy was captured or added."""
+    source = cu.DeviceBuffer.from_array(numbers(IMAGE))
+    target = cu.DeviceBuffer(12 * 16, "f4")
+    box = target.reshape(*IMAGE)[:, 2:4]
+    captured, built = cu.Graph(), cu.Graph()
+    with captured.capture(stream):
+        box.copy_from_async(source[:, 2:4], stream)
+    built.add_copy(box, source[:, 2:4])
+    for graph in (captured, built):
+        with graph.instantiate() as step:
+            with pytest.raises(ValueError, match="a change of a copy needs items in one piece"):
+                step[0].set(source=source[:, 4:6])
+            for enabled in (True, False):
+                target.fill(0)
+                step[0].enabled = enabled
+                step.launch(stream).wait()
+                assert bool(target.to_numpy().any()) == enabled
+
+
 @ON_DEVICE
 def test_the_instructions_do_not_depend_on_the_rows(cls):
     """One record for a box of many rows: seen by the number of borrows, and of their bytes."""

@@ -663,3 +663,12 @@ def test_the_memory_report_says_what_is_mapped():
     with growing(GRANULE + 1, 64 * PIECE, name="log"):
         [entry] = [each for each in cu.live_buffers() if each.kind == "growing"]
         assert (entry.nbytes, entry.label) == (2 * GRANULE, "DeviceBuffer 'log'")
+
+
+def test_other_libraries_get_the_shape(stream):
+    image = growing(12, dtype="f4").reshape(3, 4)
+    with stream:
+        found = cu.from_dlpack(image, stream)
+    assert found.shape == (3, 4)
+    del found
+    stream.synchronize()
