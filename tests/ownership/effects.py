@@ -95,6 +95,13 @@ class Lend:
         """Change nothing."""
 
 
+def of_box(effect, *buffers):
+    """Note that an effect is that of a box, if it is. Nodes of graphs cannot get other boxes."""
+    if any(buffer.layout for buffer in buffers):
+        effect.kind = f"box {effect.kind}"
+    return effect
+
+
 @dataclass(eq=False)
 class Copy:
     dtype: np.dtype

@@ -62,6 +62,7 @@ class BuildChoices(ChangeChoices):
             target, cut = self.like(target, source)
         if target is not None and source is not None:
             self.note("add copy", *self.told_of(graph, after), *told, cut)
+            target, source = self.boxes_of(target, source)
             self.session.add_copy(graph, after, target, source)
 
     def add_fill(self, graph, after):
@@ -69,7 +70,7 @@ class BuildChoices(ChangeChoices):
         if buffer is not None:
             value = self.random.randrange(256)
             self.note("add fill", *self.told_of(graph, after), self.buffers.index(buffer), value)
-            self.session.add_fill(graph, after, buffer, value)
+            self.session.add_fill(graph, after, self.box_of(buffer), value)
 
     def add_launch(self, graph, after):
         place = self.around(graph)
@@ -84,6 +85,7 @@ class BuildChoices(ChangeChoices):
         told = [self.buffers.index(each) for each in buffers]
         told += [*modes, *((self.buffers.index(each), mode) for each, mode in more)]
         self.note("add launch", *self.told_of(graph, after), *told)
+        buffers = [self.box_of(buffer) for buffer in buffers]
         self.session.add_launch(graph, after, graph.place or place, buffers, modes, more)
 
     def add_launch_of_module(self, graph, after):

@@ -17,6 +17,7 @@ import library_managed
 import library_offload
 import library_peers
 import library_tickets
+from library_boxes import BoxChoices
 from library_choices import (
     CUTS,
     DTYPES,
@@ -32,7 +33,8 @@ from library_groups import OF_GROUPS
 from library_interop import OF_IMPORTS, OF_LOANS
 from library_joined import OF_JOINED
 from library_threads import Worker
-from library_tickets import OF_TICKETS, TicketChoices
+from library_tickets import OF_TICKETS
+from oracle import Ambiguous
 from pair import Disagreement  # noqa: F401
 from session import DEFAULTS, ORDERS, Failed, Thread
 from session_arrays import Array
@@ -68,7 +70,7 @@ def the_loop():
     return contextvars.Context().run(asyncio.new_event_loop)
 
 
-class Program(TicketChoices):
+class Program(BoxChoices):
     """One random program.
 
     `run` makes its steps and logs them; the log is printed if a step fails.
@@ -76,6 +78,7 @@ class Program(TicketChoices):
 
     with_graphs = 0.25  # share of the programs that capture graphs
     with_contexts = 0.25  # share of the programs that have several contexts
+    with_boxes = 0.4  # share of the programs whose operations use boxes
     with_tickets = 0  # share of the programs that lend buffers to another process
 
     def __init__(self, seed, policy="strict", awaits=False):
@@ -110,6 +113,7 @@ class Program(TicketChoices):
         grows = self.session.software or not self.captures
         self.grows = grows and self.chance(0.6)
         self.uses_groups = self.chance(0.25)
+        self.boxes = self.chance(self.with_boxes)
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.weights = dict(self.choose_weights(awaits))
 
@@ -261,7 +265,10 @@ class Program(TicketChoices):
         return self.random.choices(list(self.weights), list(self.weights.values()), k=count)
 
     def step(self, name):
-        self.do(getattr(self, name))
+        try:
+            self.do(getattr(self, name))
+        except Ambiguous:
+            self.note("  and makes no call: it could wait for any of several streams first")
         if self.buffers and self.random.random() < 0.1:
             self.session.compare_borrows(self.pick(self.buffers))
 
@@ -782,6 +789,7 @@ class Program(TicketChoices):
             return
         blocking = self.chance(0.2)
         place = self.any_user_of(target, source)
+        target, source = self.boxes_of(target, source)
         stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
         apart = target.memory is not source.memory and not (target.closed or source.closed)
         if apart and stream and not blocking and not stream.model.in_capture and self.chance(0.2):
@@ -811,6 +819,7 @@ class Program(TicketChoices):
         stream = self.maybe_stream(blocking, self.any_user_of(buffer))
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("fill", *told, value, "blocking" * blocking)
+        buffer = self.box_of(buffer)
         self.keep(self.session.fill(buffer, value, stream, blocking))
 
     def copy_in(self):
@@ -818,6 +827,7 @@ class Program(TicketChoices):
         stream = self.maybe_stream(blocking, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("copy from array", *told, "blocking" * blocking)
+        buffer = self.box_of(buffer)
         array = self.bytes(buffer.nbytes)
         self.keep(self.session.copy_in(buffer, array, stream, blocking))
 
@@ -826,6 +836,7 @@ class Program(TicketChoices):
         stream = self.maybe_stream(True, buffer.memory.place)
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("copy to array", *told)
+        buffer = self.box_of(buffer)
         self.session.copy_out(buffer, stream)
 
     def launch(self):
@@ -848,6 +859,8 @@ class Program(TicketChoices):
         self.note("launch", *told, *((self.buffers.index(each), mode) for each, mode in more))
         closed = any(buffer.closed for buffer in (out, a, b, *(each for each, _ in more)))
         if way == "plain" or not closed:
+            out, a, b = map(self.box_of, (out, a, b))
+            more = [(self.box_of(each), mode) for each, mode in more]
             self.keep(self.session.launch(out, a, b, stream, way, modes, more))
 
     def declared(self, modes):
@@ -971,6 +984,9 @@ class Program(TicketChoices):
         at, how = self.buffers.index(buffer), self.random.choice(("item", "slice", "numpy"))
         write = self.chance(0.5)
         self.note("host", at, how, "write" * write)
+        box = self.box_of(buffer)
+        if box.layout:
+            buffer, how = box, "slice"
         if how == "item" and buffer.nbytes:
             index = self.random.randrange(buffer.real.count)
             if write:
@@ -988,6 +1004,9 @@ class Program(TicketChoices):
             return
         way = self.random.choice(tuple(WAYS))
         self.note("view", self.buffers.index(buffer), way)
+        box = self.box_of(buffer)
+        if box.layout:
+            buffer, way = box, self.random.choice(("with read", "with write", "asarray"))
         view = self.session.open_view(buffer, way)
         if view is not None:
             self.views.append(view)

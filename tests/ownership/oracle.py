@@ -5,6 +5,7 @@ that are known to happen before it, and "is this ordered after that?" is a searc
 clocks, and nothing is dropped: each memory keeps all accesses that it ever had.
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,6 +33,13 @@ class Answer(NamedTuple):
 YES = Answer(OK)
 
 
+class Ambiguous(Exception):
+    """It is not defined for which of several streams a policy lets a request wait first.
+
+    Each answer is correct, but the wait also orders the other work of that stream.
+    """
+
+
 class BoxStop(int):
     """The end of a box: the number of the byte after its last one. Knows all bytes of the box."""
 
@@ -46,8 +54,15 @@ class BoxStop(int):
         )
         return stop
 
+    @classmethod
+    def of(cls, bytes_):
+        """The end of some bytes, which are given one by one."""
+        stop = int.__new__(cls, max(bytes_) + 1)
+        stop.box, stop.bytes = None, frozenset(bytes_)
+        return stop
+
     def __repr__(self):
-        return f"{int(self)} {self.box}"
+        return f"{int(self)} {self.box or sorted(self.bytes)}"
 
 
 def span(start, stop):
@@ -145,6 +160,8 @@ class Memory:
     attached_at: int = 0
     holds: list = field(default_factory=list)  # ranges that graphs use
     end: int | None = None  # the bytes from here on are gone; None: memory that never shrinks
+    boxed: bool = False  # whether boxes of it are used
+    like: "Memory | None" = None  # the memory for which this one stands in a plan of a graph
 
 
 def overlap(a, b):
@@ -173,6 +190,11 @@ def past(*nodes):
             seen.add(node)
             todo.extend(node.before)
     return seen
+
+
+def meets(use, start, stop, mode):
+    """Whether an access in this mode must be ordered after a use."""
+    return overlap(use, Access(None, start, stop, mode, 0)) and conflict(use.mode, mode)
 
 
 def policies_of(policy, accesses):
@@ -427,7 +449,8 @@ class Oracle:
         """
         before, others = self.order(), []
         while (answer := judge()).answer == MUST_WAIT:
-            others.append(in_the_way())
+            with self.restored_after(Ambiguous, before):
+                others.append(in_the_way())
             if not self.can_be_waited_for(others[-1]):
                 return self._back_to(before, others[-1])
             self.order_after(stream, self._work_of(others[-1]))
@@ -454,6 +477,15 @@ class Oracle:
         """A copy of the order of streams and host, for `restore`. It has no uses of memory."""
         return self.host, [(each, vars(each).copy()) for each in self.streams()]
 
+    @contextmanager
+    def restored_after(self, kind, order):
+        """After an exception of this kind, restore the order of streams and host."""
+        try:
+            yield
+        except kind:
+            self.restore(order)
+            raise
+
     def restore(self, order):
         self.host, streams = order
         for stream, fields in streams:
@@ -464,8 +496,24 @@ class Oracle:
         return self.snapshot(stream, record=stream.open)
 
     def _in_the_way(self, known, accesses, policies):
-        """The stream that is waited for first."""
-        return self._use_in_the_way(known, accesses, policies).stream
+        """The stream that is waited for first.
+
+        With boxes, the engine does not look for uses byte after byte.
+        """
+        found = self._use_in_the_way(known, accesses, policies)
+        memories = [memory for memory, *_ in accesses if memory.boxed or memory.like]
+        if any(memory.boxed or memory.like.boxed for memory in memories):
+            asked = zip(accesses, policies, strict=True)
+            asked = [access for access, policy in asked if policy == "wait"]
+            streams = {
+                use.stream
+                for memory, *access in asked
+                for use in memory.accesses
+                if meets(use, *access) and use.node not in known
+            }
+            if len(streams) > 1:
+                raise Ambiguous
+        return found.stream
 
     def _use_in_the_way(self, known, accesses, policies):
         """The use that is waited for first. That wait may also cover others.
@@ -580,7 +628,8 @@ class Oracle:
         request = (memory, start, stop, mode, policy, lends)
         before = self.order()
         while (answer := self.judge_export(*request)).answer == MUST_WAIT:
-            other = self._in_the_way_of_host(memory, start, stop, mode)
+            with self.restored_after(Ambiguous, before):
+                other = self._in_the_way_of_host(memory, start, stop, mode)
             if not self.can_be_waited_for(other):
                 return self._back_to(before, other)
             self.synchronize(self._work_of(other))
@@ -695,6 +744,16 @@ class Oracle:
 
     def stream_known(self, stream):
         return stream.last_operation is None or stream.last_operation in past(self.host)
+
+    def borrowed_gaps(self, memory):
+        """The bytes between the first and the last bytes of boxes that may be in use."""
+        known = past(self.host)
+        return {
+            byte
+            for access in memory.accesses
+            if isinstance(access.stop, BoxStop) and access.node not in known
+            for byte in range(access.start, access.stop)
+        }
 
     def borrowed_bytes(self, memory):
         """The bytes of operations that the host does not know to be complete."""

@@ -15,6 +15,7 @@ from oracle import (
     OK,
     YES,
     Access,
+    Ambiguous,
     Domain,
     Node,
     Oracle,
@@ -26,7 +27,9 @@ from oracle import (
     span,
 )
 
-CHANGED = ("copy", "fill", "add", "swap", "peek", "steer")  # no other operation can be changed
+# The operations that can be changed, or at least enabled and disabled.
+CHANGED = ("copy", "box copy", "fill", "add", "swap", "peek", "steer")
+FILLS_AND_COPIES = ("fill", "copy", "box fill", "box copy")
 
 
 @dataclass(eq=False)
@@ -257,6 +260,7 @@ class Plan(Oracle):
         for memory, *access in accesses:
             if memory not in self.alike:
                 self.alike[memory] = self.open_memory(memory.nbytes, False)
+                self.alike[memory].like = memory
             found.append((self.alike[memory], *access))
         return found
 
@@ -322,6 +326,16 @@ class Plan(Oracle):
             plan.issue(line, plan.mirrored(accesses), site)
         return node
 
+    def has_boxes(self):
+        return any(buffer.layout for each in self.operations for buffer, _ in each.uses)
+
+    def all_before(self, indices):
+        """The indices of these nodes, and of all nodes before them."""
+        found = set(indices)
+        for index in indices:
+            found |= self.all_before(self.operations[index].after)
+        return found
+
     def content(self):
         """The content of an executable that is instantiated now."""
         operations = [each.frozen() for each in self.operations]
@@ -338,7 +352,7 @@ class Plan(Oracle):
     def uses_far_memory(self, place):
         """Whether a fill or a copy uses memory of another context. Bodies cannot contain these."""
         leaves = [leaf for each in self.operations if not each.plans for leaf in each.leaves()]
-        uses = [use for each in leaves if each.effect.kind in ("fill", "copy") for use in each.uses]
+        uses = [use for each in leaves if each.effect.kind in FILLS_AND_COPIES for use in each.uses]
         buffers = [buffer for buffer, _ in uses]
         far = any(buffer.memory.place_for(place) is not place for buffer in buffers)
         return far or any(plan.uses_far_memory(place) for plan in self.bodies())
@@ -508,7 +522,8 @@ class GraphOracle(Oracle):
         while (answers := self.judge_launch(*request)) == {MUST_WAIT}:
             known = past(*self.before(stream), last)
             waiting = union(operations, policies, "wait")
-            other = self._in_the_way(known, waiting, ["wait"] * len(waiting))
+            with self.restored_after(Ambiguous, before):
+                other = self._in_the_way(known, waiting, ["wait"] * len(waiting))
             if not self.can_be_waited_for(other):
                 return frozenset({self._back_to(before, other).answer})
             self.order_after(stream, self._work_of(other))

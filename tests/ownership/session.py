@@ -41,6 +41,7 @@ OTHER_CONTEXT, LENT = "other_context", "lent"
 UNFINISHED = "unfinished"
 PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
 NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
+FILL_BY_PARTS = "fill_by_parts"
 TAKEN, NOT_LENT, NO_TURNS = "taken", "not_lent", "no_turns"
 NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
 NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
@@ -93,7 +94,7 @@ RAISED = {
         "^cuGraphExecMem(cpy|set)NodeSetParams: CUDA_ERROR_INVALID_VALUE"
         "|is empty, and no node|the same bytes|cannot become|keeps its number|different words of 4"
         "|have different dtypes|parts of the same size|^set of |is not a node of"
-        "|a part of itself|^another node of|cannot be changed: it",
+        "|a part of itself|needs items in one piece|^another node of|cannot be changed: it",
     ),
     GRAPH_CLOSED: (ValueError, r"^((this executable of )?graph|the body of|body \d) .* is closed"),
     STREAM_CLOSED: (ValueError, " is closed"),
@@ -102,6 +103,7 @@ RAISED = {
     DEFAULT_STREAM: (ValueError, "default stream"),
     NOT_ORDERED: (ValueError, "not stream-ordered"),
     NO_STREAM: (TypeError, "needs a stream"),
+    FILL_BY_PARTS: (ValueError, "by several operations"),
     NO_SUCH_FILL: ((TypeError, ValueError), "the device fills items of"),
     LIVE: (ValueError, "lies in a live"),
     NOT_OURS: (ValueError, "only borrows its memory"),
@@ -123,6 +125,8 @@ QUEUEING = (
     *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
     "cuMemcpyPeerAsync",
     *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
+    *("cuMemcpy2DAsync_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeerAsync"),
+    *("cuMemsetD2D8Async", "cuMemsetD2D16Async"),
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
     *("cuLaunchKernel", "cuLaunchKernelEx"),
     *("cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync"),

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import oracle as model
-from effects import UNKNOWN, Copy, Fill, an_item
+from effects import UNKNOWN, Copy, Fill, an_item, of_box
 from oracle import CAPTURED, HELD, MEMORY_CLOSED, MUST_WAIT, OK
 from session import (
+    FILL_BY_PARTS,
     IS_PART,
     NO_STREAM,
     NO_SUCH_FILL,
@@ -118,6 +119,36 @@ class Memory:
         return place if self.is_stream_ordered else self.place
 
 
+class BoxBytes:
+    """The bytes that a box must have. Written like an array, it changes the memory's bytes."""
+
+    def __init__(self, array, places):
+        self.array, self.places = array, places
+
+    def __getitem__(self, key):
+        return self.array[self.places[key]]
+
+    def __setitem__(self, key, values):
+        self.array[self.places[key]] = values
+
+    def __ne__(self, other):
+        return self.copy() != other
+
+    def copy(self):
+        return self.array[self.places]
+
+
+class Layout:
+    """The places of the bytes of a box in its memory, in the order of its items."""
+
+    def __init__(self, places):
+        self.places, self.stop = places, model.BoxStop.of(places.tolist())
+        gaps = np.flatnonzero(np.diff(places) != 1)
+        self.run = int(gaps[0]) + 1  # bytes of the first row, the only ones that kernels reach
+        rows = places[np.concatenate(([0], gaps + 1))]
+        self.has_slices = len(set(np.diff(rows).tolist())) > 1
+
+
 @dataclass(eq=False)
 class Buffer:
     """A buffer, or a part of one. `start` is its offset in the memory that shares its records."""
@@ -131,6 +162,7 @@ class Buffer:
     moved: bool = False
     grows: bool = False  # whether its size can change
     kept: list = field(default_factory=list)  # the `KeptBuffer`s of graphs
+    layout: Layout | None = None  # None: there are no gaps between its items
 
     def change(self, **fields):
         """Set fields of the buffer, and of the `KeptBuffer`s that graphs have of it."""
@@ -143,7 +175,7 @@ class Buffer:
         Of a buffer that can grow, a graph keeps a part, which does not change with the buffer.
         """
         kept = KeptBuffer(None, self.memory, self.start, self.nbytes, self.part, self.policy)
-        kept.reference = weakref.ref(self.real)
+        kept.reference, kept.layout = weakref.ref(self.real), self.layout
         if self.part or not self.memory.grows:
             self.kept.append(kept)
         return kept
@@ -160,7 +192,17 @@ class Buffer:
     def gone(self):
         """Whether some bytes of this buffer are behind the end of memory that has shrunk."""
         end = self.memory.model.end
-        return end is not None and self.nbytes > 0 and self.start + self.nbytes > end
+        return end is not None and self.nbytes > 0 and self.stop > end
+
+    @property
+    def stop(self):
+        """The end of the buffer in its memory. That of a box knows which bytes are in the box."""
+        return self.start + self.nbytes if self.layout is None else self.layout.stop
+
+    @property
+    def run(self):
+        """The number of bytes without a gap at the beginning of the buffer."""
+        return self.nbytes if self.layout is None else self.layout.run
 
     @property
     def on_host(self):
@@ -176,10 +218,12 @@ class Buffer:
     @property
     def bytes(self):
         """The bytes that the buffer must have: a writable view of the memory's bytes."""
+        if self.layout is not None:
+            return BoxBytes(self.memory.bytes, self.layout.places)
         return self.memory.bytes[self.start : self.start + self.nbytes]
 
     def use(self, mode):
-        return (self.memory.model, self.start, self.start + self.nbytes, mode)
+        return (self.memory.model, self.start, self.stop, mode)
 
 
 class KeptBuffer(Buffer):
@@ -343,10 +387,30 @@ class BufferSession(PeerSession):
             return None
         return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
 
+    def box(self, buffer, shape, key):
+        """Make a part by an index of several dimensions, of the buffer in another shape."""
+        flat = buffer.real.flat if len(buffer.real.shape) > 1 else buffer.real
+        size = buffer.real.itemsize
+        made = self.call("box", OK, lambda: flat.reshape(*shape)[key], buffer)
+        every = np.arange(buffer.start, buffer.start + buffer.nbytes).reshape(*shape, size)
+        found = every[key] if isinstance(key, tuple) else every[(key,)]
+        self.agree("shape of a box", made.shape, found.shape[:-1])
+        places = found.reshape(-1)
+        start = int(places[0])
+        part = Buffer(made, buffer.memory, start, len(places), True, buffer.policy)
+        if int(places[-1]) - start + 1 != len(places):
+            part.layout, buffer.memory.model.boxed = Layout(places), True
+        return part
+
+    def shape_as(self, buffer, shape):
+        """Make a view of the items of a buffer without gaps, in this shape."""
+        flat = buffer.real.flat if len(buffer.real.shape) > 1 else buffer.real
+        made = self.call("reshape", OK, lambda: flat.reshape(*shape), buffer)
+        return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
+
     def take(self, buffer):
         answer = MEMORY_CLOSED if buffer.closed else OK
-        stop = buffer.start + buffer.nbytes
-        if answer == OK and self.oracle.is_held(buffer.memory.model, buffer.start, stop):
+        if answer == OK and self.oracle.is_held(buffer.memory.model, buffer.start, buffer.stop):
             answer = HELD
         made = self.call("take", answer, buffer.real.take, buffer)
         if made is None:
@@ -566,7 +630,7 @@ class BufferSession(PeerSession):
         options = stream_option(stream)
         uses = [(target, "write"), (source, "read")]
         call = lambda: method(other.real, **options)  # noqa: E731
-        effect = Copy(target.real.dtype)
+        effect = of_box(Copy(target.real.dtype), target, source)
         _, token = self._operate(method.__name__, stream, uses, blocking, call, effect)
         return token
 
@@ -584,14 +648,14 @@ class BufferSession(PeerSession):
         """Fill a buffer with an item of some bytes."""
         number, item = an_item(buffer.real.dtype, value)
         method = getattr(buffer.real, name_of("fill", blocking))
-        effect = Fill(item, buffer.real.dtype)
+        effect = of_box(Fill(item, buffer.real.dtype), buffer)
         _, token = self._on_either_side(buffer, "write", method, number, stream, blocking, effect)
         return token
 
     def copy_in(self, buffer, array, stream=None, blocking=False):
         """Copy from an array. The program changes the array after the call."""
         method = getattr(buffer.real, name_of("copy_from", blocking))
-        items = array.view(buffer.real.dtype)
+        items = shaped(array, buffer)
         done, token = self._on_either_side(buffer, "write", method, items, stream, blocking)
         if done:
             buffer.bytes[:] = array
@@ -601,7 +665,7 @@ class BufferSession(PeerSession):
     def copy_out(self, buffer, stream=None):
         array = np.zeros(buffer.nbytes, "u1")
         done, _ = self._on_either_side(
-            buffer, "read", buffer.real.copy_to, array.view(buffer.real.dtype), stream, True
+            buffer, "read", buffer.real.copy_to, shaped(array, buffer), stream, True
         )
         if done and self.waited:
             self.compare("copy_to", array, buffer.bytes)
@@ -615,6 +679,13 @@ class BufferSession(PeerSession):
         current = self.current(stream, buffer.memory.place)
         if what.startswith("fill") and not is_filled(buffer, effect.item):
             self.call(what, MEMORY_CLOSED if buffer.closed else NO_SUCH_FILL, call, buffer)
+            return False, None
+        if current and current.model.capture and effect and fills_by_parts(buffer, effect):
+            # The driver's capture can take only fills of one operation.
+            answer, _, _ = self._judge(stream, [(buffer, mode)], blocking)
+            answers = answer if isinstance(answer, frozenset) else {answer}
+            allowed = frozenset(answers - {OK, WAITED} | {FILL_BY_PARTS})
+            self.call(what, allowed, call, buffer)
             return False, None
         if blocking and buffer.on_host and current is None:
             done = self.host_access(what, buffer, mode, call)
@@ -670,6 +741,19 @@ def kept(uses):
     return [(found[buffer], mode) for buffer, mode in uses]
 
 
+def shaped(array, buffer):
+    """The items of an array of bytes, in the shape that a copy from or to the buffer takes."""
+    items = array.view(buffer.real.dtype)
+    return items if buffer.layout is None else items.reshape(buffer.real.shape)
+
+
+def fills_by_parts(buffer, effect):
+    """Whether a fill of a box takes several operations of the driver."""
+    if buffer.layout is None:
+        return False
+    return buffer.layout.has_slices or (len(effect.item) > 4 and effect.words > 1)
+
+
 def is_filled(buffer, item=None):
     """Whether the device can fill with this item; by default, with any item."""
     if item is not None and len(set(item.tolist())) == 1:
@@ -703,5 +787,6 @@ def relation(target, source=None):
     if source is None or target.memory.model is not source.memory.model:
         return False, False
     same = target.start == source.start
-    last = max(target.start, source.start)
-    return not same and last < min(target.start, source.start) + target.nbytes, same
+    if target.layout or source.layout:
+        same = same and target.real.strides == source.real.strides
+    return not same and model.overlap(target, source), same

@@ -3,10 +3,23 @@
 import contextvars
 
 import oracle_graphs
-from effects import Add, Child, Condition, Conditional, Copy, Fill, Nothing, Steer, Swap, an_item
+from effects import (
+    Add,
+    Child,
+    Condition,
+    Conditional,
+    Copy,
+    Fill,
+    Nothing,
+    Steer,
+    Swap,
+    an_item,
+    of_box,
+)
 from oracle import BORROWED, CAPTURED, MEMORY_CLOSED, MUST_WAIT, OK
 from oracle_graphs import Operation
 from session import (
+    FILL_BY_PARTS,
     GRAPH_CLOSED,
     NO_SUCH_CHANGE,
     NO_SUCH_FILL,
@@ -15,7 +28,7 @@ from session import (
     WAITED,
     Failed,
 )
-from session_buffers import Buffer, Memory, device_side, is_filled, kept, relation
+from session_buffers import Buffer, Memory, device_side, fills_by_parts, is_filled, kept, relation
 from session_changes import ChangeSession
 from session_graphs import Body, any_of
 from session_kernels import DECLARED, VARIABLE_BYTES, contradict, modelled
@@ -46,7 +59,8 @@ class BuildSession(ChangeSession):
 
     def add_copy(self, graph, after, target, source):
         overlapping, same = relation(target, source)
-        node = Operation(None, [(target, "write"), (source, "read")], Copy(target.real.dtype))
+        effect = of_box(Copy(target.real.dtype), target, source)
+        node = Operation(None, [(target, "write"), (source, "read")], effect)
         if same or not target.nbytes:
             node = Operation(None, [], Nothing((target.keep(), source.keep())))
         place = self._place_for(graph, device_side(target, source))
@@ -58,18 +72,20 @@ class BuildSession(ChangeSession):
 
     def add_fill(self, graph, after, buffer, value):
         number, item = an_item(buffer.real.dtype, value)
-        node = Operation(None, [(buffer, "write")], Fill(item, buffer.real.dtype))
+        effect = of_box(Fill(item, buffer.real.dtype), buffer)
+        node = Operation(None, [(buffer, "write")], effect)
         if not buffer.nbytes:
             node = Operation(None, [], Nothing((buffer.keep(),)))
         place = self._place_for(graph, buffer)
         call = lambda nodes: graph.real.add_fill(buffer.real, number, after=nodes)  # noqa: E731
         reasons = set() if is_filled(buffer, item) else {NO_SUCH_FILL}
+        reasons |= {FILL_BY_PARTS} if fills_by_parts(buffer, effect) else set()
         reasons |= self._reasons_against(graph, after, place, (buffer,))
         self._add(graph, after, place, node, call, reasons)
         self.after_use(buffer)
 
     def add_launch(self, graph, after, place, buffers, modes, more):
-        count = min(buffer.nbytes for buffer in buffers)
+        count = min(buffer.run for buffer in buffers)
         uses = [*zip(buffers, ("write", *modes), strict=True), *more]
         operands = [DECLARED[mode](buffer.real) for buffer, mode in uses]
         args, options = (*operands[:3], count), {"borrows": operands[3:]}
@@ -141,11 +157,15 @@ class BuildSession(ChangeSession):
         more = [access for leaf in operation.leaves() for access in leaf.more]
         operation.uses = kept(operation.uses)
         operation.after = tuple(sorted(plan.operations.index(each) for each in followed))
-        for each in followed:
-            each.followed = True
-        plan.add(operation, [*accesses, *more], next(self.sites))
         nodes = graph.real.nodes
         found = [nodes.index(first) for first, second in graph.real.edges if second is nodes[-1]]
+        if plan.has_boxes() and plan.all_before(found) == plan.all_before(operation.after):
+            # The engine does not look for the uses of boxes byte after byte, as the oracle does. So
+            # it may find an earlier one, too.
+            operation.after = tuple(found)
+        for at in operation.after:
+            plan.operations[at].followed = True
+        plan.add(operation, [*accesses, *more], next(self.sites))
         self.agree("number of nodes", len(nodes), len(plan.operations))
         self.agree("nodes before a new one", tuple(found), operation.after)
 

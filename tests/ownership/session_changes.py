@@ -124,7 +124,7 @@ class ChangeSession(GraphSession):
         If `more` is None, `borrows` is left unchanged.
         """
         old = executable.content.operations[index]
-        count = min(buffer.nbytes for buffer in buffers)
+        count = min(buffer.run for buffer in buffers)
         uses = [*zip(buffers, ("write", *modes), strict=True)]
         args = [*(DECLARED[mode](buffer.real) for buffer, mode in uses), count]
         options = {}
@@ -199,6 +199,8 @@ class ChangeSession(GraphSession):
             answer = any_of(frozenset(reasons | ({answer} - {OK})))
         if executable.closed:
             answer = GRAPH_CLOSED
+        elif old.effect.kind == "box copy":
+            answer = frozenset({CAPTURED, NO_SUCH_CHANGE})
         elif executable.orphan or old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
         elif old.effect.kind == "copy" and not self._is_specified(

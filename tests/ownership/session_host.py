@@ -7,7 +7,7 @@ import numpy as np
 import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
-from session_buffers import Buffer
+from session_buffers import Buffer, shaped
 from session_building import BuildSession
 from session_groups import GroupSession
 from session_joined import JoinedSession
@@ -106,7 +106,10 @@ class FullSession(
         bytes_ = bytes_of(view.array)
         self.compare("view", bytes_, view.buffer.bytes)
         if view.mode == "write":
-            bytes_[:] = values
+            if view.buffer.layout is None:
+                bytes_[:] = values
+            else:
+                view.array[...] = shaped(values, view.buffer)
             view.buffer.bytes[:] = values
 
     def keep_view(self, view):
@@ -137,11 +140,13 @@ class FullSession(
         if buffer.closed or (continued is not None and continued.view is not None):
             return
         borrowed = self.oracle.borrowed_bytes(buffer.memory.model)
-        mine = {byte for byte in borrowed if 0 <= byte - buffer.start < buffer.nbytes}
+        mine = borrowed.intersection(model.span(buffer.start, buffer.stop))
         found = set()
         for borrow in buffer.real.borrows:
-            found.update(range(borrow.start, borrow.stop))
-        self.agree("bytes in buffer.borrows", {byte + buffer.start for byte in found}, mine)
+            found.update(range(buffer.start + borrow.start, buffer.start + borrow.stop))
+        # The range of a box's borrow includes the gaps between its rows.
+        gaps = self.oracle.borrowed_gaps(buffer.memory.model)
+        self.agree("bytes in buffer.borrows", found - (gaps - mine), mine)
         self.agree("buffer.borrowed", buffer.real.borrowed, bool(mine))
 
     def reap(self):

@@ -141,6 +141,7 @@ class JoinedSession(LoanSession):
         if kept.memory.grows:
             real = real[: kept.nbytes // real.itemsize]
         buffer = Buffer(real, kept.memory, kept.start, kept.nbytes, True, real.ordering)
+        buffer.layout = kept.layout
         loan = self.lend(buffer, stream, readonly=mode == "read")
         if loan is None:
             return False

@@ -131,7 +131,7 @@ class Ready:
     @property
     def fits(self):
         """Whether the kernel stays inside its buffers, which may have shrunk."""
-        return all(buffer.nbytes >= self.effect.count for buffer in self.buffers[:ARGUMENTS])
+        return all(buffer.run >= self.effect.count for buffer in self.buffers[:ARGUMENTS])
 
 
 class KernelSession(BufferSession):
@@ -224,7 +224,7 @@ class KernelSession(BufferSession):
 
         `more` are buffers that the kernel reaches through pointers, each with its declared mode.
         """
-        count = min(out.nbytes, a.nbytes, b.nbytes)
+        count = min(out.run, a.run, b.run)
         declared = [(out, "write"), *zip((a, b), modes, strict=True), *more]
         uses, buffers = modelled(declared), [buffer for buffer, _ in declared]
         place = stream.place if stream else out.memory.place
@@ -271,7 +271,7 @@ class KernelSession(BufferSession):
 
     def prepare(self, out, a, b, modes, more):
         """Prepare out[i] = a[i] + b[i]. This borrows nothing, but chooses addresses."""
-        count = min(out.nbytes, a.nbytes, b.nbytes)
+        count = min(out.run, a.run, b.run)
         uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
         place, operands = out.memory.place, [DECLARED[mode](buffer.real) for buffer, mode in uses]
         add, args = self.kernel(place), (*operands[:ARGUMENTS], count)
@@ -349,8 +349,7 @@ def contradict(uses):
         for mode in ("written", "read")
     )
     return any(
-        one.memory.model is other.memory.model
-        and max(one.start, other.start) < min(one.start + one.nbytes, other.start + other.nbytes)
+        one.memory.model is other.memory.model and model.overlap(one, other)
         for one in written
         for other in read
     )

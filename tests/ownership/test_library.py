@@ -29,10 +29,17 @@ LEAST = 0.0015
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
 # Refusals of which more than half have to happen.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
-RARE |= {session.NO_SUCH_FILL, session.NO_SUCH_CHANGE, session.ENDED, oracle.OTHER_THREAD}
+RARE |= {
+    session.NO_SUCH_FILL,
+    session.FILL_BY_PARTS,
+    session.NO_SUCH_CHANGE,
+    session.ENDED,
+    oracle.OTHER_THREAD,
+}
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
 RARE |= {session.UNFINISHED, session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
 RARE |= {
+    session.FILL_BY_PARTS,
     session.NOT_WHOLE,
     session.OF_POOL,
     oracle.DISCARDED,
