@@ -334,6 +334,58 @@ def fills():
 
 
 @program
+def boxes():
+    stream = cu.Stream()
+    numbers_of = numbers(96, "u4").reshape(4, 4, 6)
+    host = cu.LockedBuffer.from_array(numbers_of)
+    here, there = cu.DeviceBuffer(96, "u4").reshape(4, 4, 6), cu.DeviceBuffer(96, "u4")
+    volume = there.reshape(4, 4, 6)
+    here.copy_from_async(host, stream)
+    there.fill_async(0, stream)
+    volume[:, 0, 1:3].copy_from_async(here[:, 0, 1:3], stream)
+    volume[1:3, 1:3, 2:4].copy_from_async(host[1:3, 1:3, 2:4], stream)
+    volume[..., 5].fill_async(7, stream)
+    volume[1:, :2, :1].fill_async(8, stream)
+    wide = there.view("u8").reshape(8, 6)
+    wide[6:, 1:3].fill_async((2 << 32) + 1, stream).wait()
+    expected = np.zeros_like(numbers_of)
+    expected[:, 0, 1:3], expected[1:3, 1:3, 2:4] = numbers_of[:, 0, 1:3], numbers_of[1:3, 1:3, 2:4]
+    expected[..., 5], expected[1:, :2, :1] = 7, 8
+    expected.view("u8").reshape(8, 6)[6:, 1:3] = (2 << 32) + 1
+    found = np.empty_like(expected)
+    volume.copy_to(found, stream=stream)
+    assert (found == expected).all()
+    part = np.empty((3, 2, 2), "u4")
+    volume[1:, :2, :2].copy_to(part, stream=stream)
+    volume[1:, 2:, :2].copy_from(part, stream=stream)
+    volume[1:, 2:, :2].copy_to(found[1:, 2:, :2])
+    assert (found[1:, 2:, :2] == part).all()
+
+
+@program
+def boxes_of_several_devices():
+    """Copy a box between two devices, each call in the context of its object."""
+    if cu.Device.count() < 2:
+        return
+    with cu.Device(0):
+        near, here = cu.Stream(), cu.DeviceBuffer.from_array(numbers(24).reshape(4, 6))
+        done = near.record()
+    with cu.Device(1):
+        far, there = cu.Stream(), cu.DeviceBuffer.zeros(24, "u4")
+        far.wait(done)
+        image = there.reshape(4, 6)
+        image[:, 1:3].copy_from_async(here[:, 3:5], far)
+        found = np.empty((4, 2), "u4")
+        image[:, 1:3].copy_to(found, stream=far)
+        assert (found == numbers(24).reshape(4, 6)[:, 3:5]).all()
+        far.synchronize()
+        far.close()
+    with cu.Device(0):
+        done.close()
+        near.close()
+
+
+@program
 def memory_in_place():
     stream = cu.Stream()
     array = np.zeros(100, "f4")

@@ -432,6 +432,12 @@ def _part(w: World) -> tuple[Any, ...]:
     return whole[:COUNT], whole
 
 
+def _box(w: World) -> tuple[Any, ...]:
+    """A box with as many items as other buffers, but not their shape."""
+    whole = cu.DeviceBuffer.zeros(2 * COUNT).reshape(8, 16)
+    return whole[:, 4:12], whole
+
+
 def _shared(w: World) -> tuple[Any, ...]:
     buffer = cu.DeviceBuffer(COUNT)
     buffer.share(w.stream)
@@ -542,6 +548,7 @@ KINDS = {
     "growing": Kind("DeviceBuffer", lambda w: (cu.DeviceBuffer(COUNT, capacity=4 * GRANULE),)),
     "in a pool": Kind("DeviceBuffer", _in_a_pool),
     "part": Kind("DeviceBuffer", _part),
+    "box": Kind("DeviceBuffer", _box),
     "by address": Kind(
         "DeviceBuffer", lambda w: (cu.DeviceBuffer.from_address(w.library.address, COUNT),)
     ),
