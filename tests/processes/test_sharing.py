@@ -141,6 +141,24 @@ def test_what_is_lent_is_not_shared(driver):
     buffer.accept(stream=stream)
 
 
+def test_boxes_are_not_shared_but_their_rows_are(other):
+    """A ticket names bytes in one piece."""
+    stream = cu.Stream()
+    image = cu.DeviceBuffer.from_array(np.arange(24, dtype="i4").reshape(4, 6), name="image")
+    with pytest.raises(ValueError, match=r"share needs items in one piece, .*'image'\[0:4, 2:4\]"):
+        image[:, 2:4].share(stream)
+    ticket = image[1:3].share(stream)
+    assert ticket.shape == (2, 6)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    other("there[:, 2:4].fill_async(9, stream=s)")
+    assert other("there[1].to_numpy(stream=s).tolist()") == [12, 13, 9, 9, 16, 17]
+    image[0, 1:].fill(8)  # not shared
+    with pytest.raises(cu.BufferExportedError):
+        image[:, 5:].fill(8)
+    image[1:3].accept(other("there.give_back(s)"), stream)
+    assert image.to_numpy(stream=stream)[:, 3].tolist() == [8, 9, 9, 21]
+
+
 def test_memory_of_a_pool_that_was_taken_over_is_not_shared(driver):
     """`from_raw` cannot know that memory is from a pool. The driver makes no handle of it."""
     stream = cu.Stream()
