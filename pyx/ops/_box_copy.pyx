@@ -30,15 +30,34 @@ cdef int describe_copy(BoxCopy *copy, Region target, Region source) except -1:
     copy.target_context, copy.source_context = \
         target.memory.context.raw, source.memory.context.raw
     copy.marker, copy.across = NULL, False
-    lay_out_both(target.shape, target.strides, source.strides, target.itemsize, &copy.to, &copy.of)
+    if target.box is not NULL and source.box is NULL:
+        copy.to, copy.of = target.box[0], _packed(target.box)
+    elif target.box is NULL and source.box is not NULL:
+        copy.to, copy.of = _packed(source.box), source.box[0]
+    elif target.box is not NULL and _same_rows(target.box, source.box):
+        copy.to, copy.of = target.box[0], source.box[0]
+    else:   # the dimensions of the two were joined in different ways, or both have no gaps
+        lay_out_both(
+            target.shape, target.strides, source.strides, target.itemsize, &copy.to, &copy.of)
     check_pitch(&copy.to)
     return check_pitch(&copy.of)
 
 
+cdef own_box _packed(const own_box *box) noexcept:
+    """Return the box of the same rows without gaps."""
+    cdef own_box packed = box[0]
+    packed.pitch, packed.slice = packed.width, packed.width * packed.rows
+    return packed
+
+
+cdef bint _same_rows(const own_box *one, const own_box *other) noexcept:
+    """Whether two boxes of one shape have equal rows and slices."""
+    return one.width == other.width and one.rows == other.rows and one.slices == other.slices
+
+
 cdef void describe_staged(BoxCopy *copy, Region region, char *stage, bint inward) noexcept:
     """Describe a copy between a box and a page-locked block with its items, without gaps."""
-    cdef own_box packed = region.box[0]
-    packed.pitch, packed.slice = packed.width, packed.width * packed.rows
+    cdef own_box packed = _packed(region.box)
     copy.marker, copy.across = NULL, False
     copy.target = pointer_of(region) if inward else <CUdeviceptr><size_t>stage
     copy.source = <CUdeviceptr><size_t>stage if inward else pointer_of(region)
