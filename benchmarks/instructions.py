@@ -31,6 +31,7 @@ MOST_GROWTH = 0.10
 CALLS = 500
 WARM_UP = 50
 IMPORT = "import cudadrv, after NumPy"  # counted once
+COLUMNS = "fill_async, a column of 16 rows", "fill_async, a column of 16,384 rows"
 NBYTES = 4096
 LARGE = 1 << 20
 # The interpreter's instructions count, too, and builds of one version differ by up to 12 %.
@@ -64,6 +65,9 @@ def operations():
     many = [cu.DeviceBuffer(NBYTES) for _ in range(32)]
     graph = graph_of(kernel, many)
     short, long = graph_of(kernel, many[:2]).instantiate(), graph.instantiate()
+    short_column, long_column = (
+        cu.DeviceBuffer(2 * rows).reshape(rows, 2)[:, 0] for rows in (16, 16_384)
+    )
     first, changed, another_graph = many[0], long[graph.nodes[5]], graph_of(kernel, many)
 
     def lend():
@@ -75,6 +79,8 @@ def operations():
         "copy_to_async, page-locked": lambda: device.copy_to_async(host, stream),
         "copy_from_async, device": lambda: second.copy_from_async(device, stream),
         "fill_async": lambda: device.fill_async(0, stream),
+        COLUMNS[0]: lambda: short_column.fill_async(0, stream),
+        COLUMNS[1]: lambda: long_column.fill_async(0, stream),
         "launch, 4 arguments": lambda: kernel.launch(
             1, 1, 2.0, cu.read(host), device, NBYTES, stream=stream
         ),
