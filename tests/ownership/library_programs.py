@@ -290,6 +290,9 @@ class Program(BoxChoices):
         self.note("end")
         while self.workers:
             self.stop(0)
+        if self.boxes:  # the end of a block could wait for any of several streams first
+            for place in self.session.places:
+                self.session.synchronize_context(place)
         self.end_shares()
         self.end_loans()
         self.leave_groups()

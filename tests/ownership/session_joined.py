@@ -168,10 +168,10 @@ class JoinedSession(LoanSession):
     def end_all_theirs(self):
         """Destroy all graphs of other libraries, even after a disagreement."""
         self.let_go.clear()
+        for joined in [each for each in self.joined if each.capturing]:
+            self.end_theirs(joined)  # no context can be synchronized before
         while self.joined:
             joined = self.joined.pop()
-            if joined.capturing:
-                self.end_theirs(joined)
             self._destroy(joined)
             if joined.part is not None:
                 with suppress(ValueError):
