@@ -295,9 +295,10 @@ class ImportSession(LoanSession):
     def write_constant(self, buffer, stream, way):
         """Try to write memory that another library exported as read-only."""
         real = buffer.real
+        flat = real.flat if len(real.shape) > 1 else real
         calls = {
             "fill": lambda: real.fill_async(0, stream.real),
-            "part": lambda: real[:2].copy_from_async(real[2:4], stream.real),
+            "part": lambda: flat[:2].copy_from_async(flat[2:4], stream.real),
             "lend": lambda: real.lend(stream.real).__enter__(),
             "export": lambda: (
                 real.reshape(-1).lend(stream.real).__dlpack__(stream=handle_of(stream))
