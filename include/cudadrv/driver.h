@@ -61,7 +61,7 @@ extern CUDADRV_HIDDEN cudadrv_driver cudadrv_the_table;
 static void cudadrv_note_nothing(const char *call) { (void)call; }
 
 static cudadrv_driver cudadrv_the_table = {
-    cudadrv_note_nothing, 0, 0, 0, 0, NULL, NULL, NULL,
+    cudadrv_note_nothing, 0, 0, 0, 0, 0, NULL, NULL, NULL,
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
 #include "driver_functions.h"

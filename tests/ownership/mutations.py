@@ -213,7 +213,6 @@ MUTATIONS = [
         "1 ||",
     ),
     ("boxes take the fast path", "own_usual_", "| access->boxed |", "|"),
-    ("plain work ignores boxes", "own_find_box_", "memory->limited |= OWN_HAS_BOXES;", ""),
     ("a full table forgets a box", "own_unused_box_", ": OWN_BY_ROWS;", ": 1;"),
     (
         "boxes that are in use are forgotten",

@@ -2,6 +2,7 @@
 
 import pytest
 from calls import after, host, read, synchronize, write
+from oracle import BoxStop
 from private_engine import MemoryState
 
 
@@ -226,3 +227,16 @@ def test_joining_forgets_no_use(streams, domain):
         expected = "ok" if start <= 500 else "borrowed"
         assert host(large, "read", start, start + 2) == expected
     assert write(streams[1], large, 0, 500) == "ok"
+
+
+def test_more_boxes_than_the_table_has(domain, streams):
+    """Of 64 boxes that may be in use, each has an entry. Further ones are recorded row by row."""
+    one, other = streams[:2]
+    memory = MemoryState(domain.engine, 16 * 80)
+    boxes = [(16 * i, BoxStop(16 * i, 4, 8, 2)) for i in range(70)]
+    for start, stop in boxes:
+        assert one.issue((memory, start, stop, "write"))[0] == "ok"
+    for start, stop in boxes:
+        assert other.issue((memory, start, stop, "write"))[0] == "borrowed"
+        assert other.issue((memory, start + 8, start + 9, "write"))[0] == "borrowed"
+        assert other.issue((memory, start + 4, start + 8, "write"))[0] == "ok"
