@@ -27,7 +27,7 @@ cdef struct Item:
 
 
 cdef struct Batch:
-    size_t count
+    Py_ssize_t count
     Item *items
 
 
@@ -162,7 +162,7 @@ cdef CUresult _batch_call(void *arguments, CUstream stream, bint *queued) noexce
     cdef Item *item
     cdef CUresult status
     cdef bint part = False
-    cdef size_t i
+    cdef Py_ssize_t i
     for i in range(batch.count):
         item = &batch.items[i]
         status = box_call(&item.box, stream, &part) if item.boxed \
