@@ -28,7 +28,9 @@ from cudadrv._driver cimport (
     in_cuModuleEnumerateFunctions, in_cuModuleGetFunction, in_cuModuleGetFunctionCount,
     in_cuModuleGetGlobal, in_cuModuleLoadDataEx, in_cuPointerGetAttribute, last_failure,
 )
-from cudadrv._errors cimport close_at_end, is_sticky, refuse_uninitialized, uninitialized
+from cudadrv._errors cimport (
+    close_at_end, is_sticky, refuse_uninitialized, report, uninitialized,
+)
 from cudadrv._memory cimport Memory, close_module, code_memory, show_memory, variable_memory
 from cudadrv._engine cimport (
     OWN_REACH, OWN_READ, OWN_WRITE, engine, own_guard_enter, own_guard_leave, own_guard_reopen,
@@ -208,7 +210,8 @@ cdef tuple _link(Context context, tuple inputs, list options, str called):
         return Image((<char *>image)[:nbytes], "linked code", _joined_text(inputs)), _text(log.info)
     finally:
         with nogil:
-            in_cuLinkDestroy(context.raw, link)
+            status = in_cuLinkDestroy(context.raw, link)
+        report(status)  # the linked code is good all the same
 
 
 cdef str _joined_text(tuple inputs):

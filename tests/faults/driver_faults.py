@@ -27,6 +27,8 @@ ENDS = {
     "cuStreamDestroy_v2": ("streams",),
     "cuEventDestroy_v2": ("events",),
     "cuModuleUnload": ("modules",),
+    "cuLinkDestroy": ("links",),
+    "cuMemHostUnregister": ("registered",),
     "cuMemFree_v2": ("device", "managed"),
     "cuMemFreeAsync": ("async",),
     "cuMemFreeHost": ("host",),
@@ -91,6 +93,8 @@ HARMLESS = {
     # cudadrv makes these calls for its own bookkeeping. After a failure, it tries again later.
     ("cuCtxGetCurrent", None),
     ("cuCtxSetCurrent", None),
+    # Nothing can be undone after it, and each later call makes its own context current.
+    ("cuCtxPopCurrent", None),
     ("cuStreamIsCapturing", None),
     ("cuStreamQuery", None),
     ("cuEventQuery", None),
