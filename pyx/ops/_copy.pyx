@@ -95,6 +95,9 @@ cdef Token _copy_boxes(int name, Region target, Region source, Stream stream):
     cdef own_access accesses[2]
     cdef BoxCopy copy
     cdef Token token
+    if stream.capture is not NULL:
+        target, source = of_present_size(target), of_present_size(source)
+        check_pair(target, source)
     borrow(target, &accesses[0], OWN_WRITE)
     borrow(source, &accesses[1], OWN_READ)
     describe_copy(&copy, target, source)

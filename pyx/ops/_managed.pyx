@@ -49,9 +49,14 @@ cdef enum:
     LAST_PREFETCH_NUMBER = 8
 
 cdef str BATCH = "cuMemPrefetchBatchAsync"
-cdef str MOVES = "a prefetch, discard, attachment or advice"
 cdef str DISCARD_CALL = "cuMemDiscardBatchAsync"
 cdef str LEGACY = "do not work on the legacy default stream; use another stream"
+
+
+cdef int _check_range(Region region) except -1:
+    """Raise if the buffer cannot be used, or is no single range of bytes."""
+    check_region(region)
+    return refuse_box(region, "a prefetch, discard, attachment or advice")
 
 
 cdef CUdevice _processor(CUmemLocation location) noexcept nogil:
@@ -119,8 +124,7 @@ cdef Token prefetch_region(Region region, object place, object stream):
     """Queue a prefetch of a whole buffer."""
     cdef Stream found
     stream = known_stream(stream)
-    check_region(region)
-    refuse_box(region, MOVES)
+    _check_range(region)
     found = required_stream(stream, region, "prefetch")
     return _queue(PREFETCH, [region], [place], found)
 
@@ -130,8 +134,7 @@ cdef Token discard_region(Region region, bint moves, object place, object stream
     cdef Stream found
     cdef int name = DISCARD_AND_PREFETCH if moves else DISCARD
     stream = known_stream(stream)
-    check_region(region)
-    refuse_box(region, MOVES)
+    _check_range(region)
     found = required_stream(stream, region, operation_name(name))
     return _queue(name, [region], [place], found)
 
@@ -144,8 +147,7 @@ cdef Token move_region(Region region, object place, Stream stream):
     all managed memory by itself, and no driver call is made.
     """
     cdef Device home = stream.context.device
-    check_region(region)
-    refuse_box(region, MOVES)
+    _check_range(region)
     if isinstance(place, Device):
         moves = is_concurrent(home) and is_concurrent(<Device>place)
     else:
@@ -261,8 +263,7 @@ cdef Token _queue_batch(int name, list regions, list places, object stream):
             raise TypeError(f"only a UnifiedBuffer can be {what}, and not a"
                             f" {type(region).__name__}")
     for region in regions:
-        check_region(<Region>region)
-        refuse_box(<Region>region, MOVES)
+        _check_range(<Region>region)
     found = required_stream(stream, <Region>regions[0], operation_name(name))
     return _queue(name, regions, places, found)
 
@@ -400,8 +401,7 @@ cdef Token attach_region(Region region, object to, object stream):
             raise ValueError("attach(stream) is queued on that stream itself; leave out `stream=`")
     elif to not in ("global", "host"):
         raise ValueError(f"a buffer is attached to a Stream, 'global' or 'host', not to {to!r}")
-    check_region(region)
-    refuse_box(region, MOVES)
+    _check_range(region)
     found = required_stream(known_stream(stream) if only is None else only, region, "attach")
     found.usable()
     memory = region.memory
@@ -448,8 +448,7 @@ cdef int advise_region(
 ) except -1:
     """Change the advice of the pages of a buffer. None leaves a kind of advice unchanged."""
     cdef list changes = []
-    check_region(region)
-    refuse_box(region, MOVES)
+    _check_range(region)
     if read_mostly is not None:
         if not isinstance(read_mostly, bool):
             raise TypeError(f"read_mostly is True, False or None, and not {read_mostly!r}")
@@ -547,8 +546,7 @@ cdef object advice_of(Region region):
     cdef int accessors[MOST_ACCESSORS]
     cdef int i
     from cudadrv._records import Advice
-    check_region(region)
-    refuse_box(region, MOVES)
+    _check_range(region)
     if region.nbytes == 0:
         return Advice(False, None, frozenset(), None)
     for i in range(MOST_ACCESSORS):

@@ -71,8 +71,8 @@ struct Told {
 // actors belong to no thread.
 struct Actors {
     unsigned stride = 0, planes = 0, of_warps = 0, others = 0;
-    // Whether some code acquires only what the own block has released. Otherwise what is released
-    // for all blocks need not be kept for the own block, too.
+    // Whether the kernel has acquire operations of block scope. They need a clock of what their
+    // block has released. Without them, the clock for all blocks is enough.
     bool acquire_in_block = false;
 
     unsigned first_of_warps() const { return stride * (1 + planes); }
@@ -137,8 +137,9 @@ class Clocks {
     // the fence. With acquire(), the thread learns what its earlier strong reads have seen.
     void release(unsigned thread, bool only_block);
     void acquire(unsigned thread, bool only_block);
-    // For advice: whether the thread has acquired since it had this time, and whether its strong
-    // reads have seen what a thread of a block had released at some time, or later.
+    // For advice. `has_acquired`: whether the thread has executed an acquiring fence after its time
+    // `since`. `has_seen`: whether a strong read of the thread has read a value whose writer knew
+    // thread `other` of the block at its time `epoch` or later.
     bool has_acquired(unsigned thread, uint32_t since, bool only_block) const;
     bool has_seen(unsigned thread, uint32_t block, unsigned other, uint32_t epoch) const;
     // Returns whether strong writes of the thread may tell something, even if they do not release,
@@ -168,7 +169,7 @@ class Clocks {
         Known others;   // what it knows of other blocks
         Told seen, released;
         std::map<uint64_t, Word> words; // those where an access has seen or released something
-        // Its time at the last fence that acquires: in the block, and in all blocks.
+        // The thread's times at its last acquiring fence of block scope, and of a wider scope.
         uint32_t acquired_in_block = 0, acquired = 0;
         bool touched = false;
     };

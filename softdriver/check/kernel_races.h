@@ -49,7 +49,8 @@ class KernelRaces final : public ptx::Observer {
         Known told;                    // what the lanes that do not wait have told
         bool only_waiting = true;
     };
-    // The words in which strong reads have seen writes by others, for advice. Only some are kept.
+    // For advice: words from which strong reads have read what another thread had written. At most
+    // `most` of them are kept.
     struct Flags {
         static constexpr size_t most = 64;
         std::vector<uint64_t> words;

@@ -118,7 +118,8 @@ class Cell {
   private:
     using More = std::vector<Entry>;
 
-    // If there has been more than one entry, the place of the first has a pointer to all of them.
+    // Returns the list of all entries. It exists since a second entry was added; `place_` has held
+    // a pointer to it since then, instead of the first entry.
     More *more() const {
         More *pointer;
         std::memcpy(&pointer, place_, sizeof pointer);

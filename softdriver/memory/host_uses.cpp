@@ -16,7 +16,8 @@ constexpr unsigned polls_after = 1; // seconds without a call of the driver or a
 
 Rights lower_of(Rights one, Rights other) { return std::min(one, other); }
 
-// What the program may do with a page without a step of its own.
+// Returns the rights that the program has to a page while work reads it, or `writes` it. Other
+// accesses of the program become steps.
 Rights beside(bool writes) { return writes ? Rights::None : Rights::Read; }
 
 // Calls `each` for each contiguous part of a range.

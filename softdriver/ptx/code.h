@@ -216,8 +216,8 @@ struct Code {
     // True if the function has an instruction with which blocks communicate, or whose effect
     // depends on their order: atomics on global memory, fences, signals, output.
     bool communicates = false;
-    // True if the function has asynchronous copies or mbarriers, or accesses whose addresses only
-    // the handlers of the steps know (Effect::Kind::Other).
+    // The function has asynchronous copies, mbarriers, or accesses with Effect::Kind::Other. Only
+    // the handlers of such accesses know their addresses.
     bool has_copies = false;
     std::vector<Step> body;
     std::vector<int> lines;           // PTX line of each step
