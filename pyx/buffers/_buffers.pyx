@@ -1115,9 +1115,9 @@ capacity=None, accessible_by=None)\n--\n
     def pitched(cls, shape, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True):
         """Make a buffer with two or more dimensions whose rows are aligned, with gaps between them.
 
-        Each row begins at a multiple of the device's TEXTURE_ALIGNMENT (``strides`` says how many
-        bytes the rows are apart), as rows of ``cuMemAllocPitch`` do. The memory is that of any
-        other buffer. The contents are undefined at first.
+        Each row begins at a multiple of the device's TEXTURE_ALIGNMENT; ``strides`` says how many
+        bytes the rows are apart. The memory is that of any other buffer. The contents are undefined
+        at first.
 
         Parameters
         ----------

@@ -238,7 +238,7 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
         return cuMemsetD32Async(fill.target, words[0], fill.itemsize // 4 * fill.count, stream)
     # The driver fills only items of up to 4 bytes. So the buffer is filled as a matrix, whose rows
     # are the items, and whose columns have one word each. An H200 fills such columns at 6 GB/s, and
-    # copies at 2,400 GB/s. So only the first items of a large buffer are filled in this way.
+    # copies at 1,400 GB/s. So only the first items of a large buffer are filled in this way.
     count = fill.count
     if fill.doubles and count * fill.itemsize >= LARGE:
         count = FIRST_BYTES // fill.itemsize
