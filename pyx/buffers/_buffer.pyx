@@ -438,7 +438,7 @@ cdef class Buffer(Region):
 
         Parameters
         ----------
-        source : buffer, or object with the buffer protocol
+        source : Buffer, or object with the buffer protocol
             Of the same dtype and number of items. An array of any number of dimensions counts as
             flat, in C order.
         stream : Stream, optional
@@ -509,7 +509,7 @@ cdef class Buffer(Region):
 
         Parameters
         ----------
-        source : buffer, or object with the buffer protocol
+        source : Buffer, or object with the buffer protocol
             As for `copy_from`.
         stream : Stream, optional
             Default: the current stream of a ``with stream:`` block; without one, a TypeError.

@@ -384,7 +384,7 @@ cdef class ExecutableNode:
         grid, block, shared_bytes, borrows : optional
             Of a launch: as for `Kernel.launch`. The kernel, and whether the launch is cooperative
             or has clusters, stay.
-        source, target : buffer, optional
+        source, target : Buffer, optional
             Of a copy: what is copied, and to where; they may have another size. Page-locked memory
             and memory of a device cannot take each other's place. Of a fill: the target, of the
             same dtype.

@@ -57,7 +57,7 @@ cdef class Access:
 
     Attributes
     ----------
-    buffer : buffer
+    buffer : Buffer
     mode : str
         "read", "write" or "shared".
     """
@@ -149,7 +149,7 @@ cdef class AccessWindow:
 
     Attributes
     ----------
-    buffer : buffer
+    buffer : Buffer
     hit_ratio : float
     """
 
