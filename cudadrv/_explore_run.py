@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +22,16 @@ from cudadrv._explore import (
     NotRepeatableError,
     Ran,
     Search,
+    Step,
     Verdict,
     declared,
     steps_of,
 )
 from cudadrv._explore_picture import picture
+from cudadrv._explore_process import Processes, TooSlowError
 from cudadrv._explore_text import missing_order, told_of
 from cudadrv._library import software_path
 from cudadrv._run import (
-    NOT_FOUND,
     Place,
     RunError,
     opened,
@@ -42,6 +44,7 @@ from cudadrv._run_report import as_text, problems, read
 
 PROGRAM = f"python -m {__package__} explore"
 FAILED, NO_RUN, INTERRUPTED_BY_USER = 1, 3, 130  # exit statuses
+MEMORY = "/dev/shm"  # noqa: S108
 ADDOPTS = "PYTEST_ADDOPTS"  # the variable with options for pytest
 
 
@@ -137,13 +140,32 @@ class Result(NamedTuple):
 
 
 class Programs:
-    """Runs a command as a new process each time."""
+    """Runs a command once for each order, as a process of its own."""
 
     def __init__(self, command: Sequence[str], place: Place, folder: Path, seconds: float) -> None:
         self.driver = declared(ctypes.CDLL(software_path()))
-        self.command, self.place, self.folder = list(command), place, folder
+        self.name, self.place, self.folder = command[0], place, folder
+        self.reports = folder / "reports"
+        self.reports.mkdir()
+        self.processes = Processes(command, self._environment(), folder, seconds)
         self.seconds = seconds
         self.count = 0
+        self.last: Ran[Result] | None = None
+
+    def _environment(self) -> dict[str, str]:
+        settings = [
+            item
+            for item in self.place.environment[SOFTWARE.name].split(",")
+            if item.partition("=")[0] not in ("report", "schedule", "script")
+        ]
+        return {
+            **self.place.environment,
+            SOFTWARE.name: ",".join(
+                [*settings, f"report={self.reports}", f"explore={self.folder}"]
+            ),
+            OBSERVED: str(self.folder / "observed"),
+            "PYTHONHASHSEED": "0",  # the order of sets must be the same in each run
+        }
 
     def start(self) -> None:
         self.driver.cudadrvSoftExploreStart(0)
@@ -151,76 +173,101 @@ class Programs:
 
     def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Result]:
         self.count += 1
-        folder = self.folder / f"{self.count}"
-        reports = folder / "reports"
-        reports.mkdir(parents=True)
+        for name in ("process", "others", "run"):
+            (self.folder / name).unlink(missing_ok=True)
+        for report in self.reports.iterdir():
+            report.unlink()
         plan = self.driver.cudadrvSoftExplorePlan(script and script.encode(), seed)
-        (folder / "plan").write_bytes(plan)
-        result = self._spawn(folder, reports)
-        record = folder / "run"
-        if not record.exists():
-            raise RunError(
-                f"{self.command[0]} has called no CUDA function, or was ended in a way that runs no"
-                f" exit handlers (exit status {result.status}):\n{result.output}",
-                NO_RUN,
-            )
-        text = record.read_bytes()
-        shutil.rmtree(folder)
-        made = steps_of(self.driver.cudadrvSoftExploreRead(text))
-        return Ran(result, made, json.loads(self.driver.cudadrvSoftExploreLearn(text)))
-
-    def _spawn(self, folder: Path, reports: Path) -> Result:
-        settings = [
-            item
-            for item in self.place.environment[SOFTWARE.name].split(",")
-            if item.partition("=")[0] not in ("report", "schedule", "script")
-        ]
-        environment = {
-            **self.place.environment,
-            SOFTWARE.name: ",".join([*settings, f"report={reports}", f"explore={folder}"]),
-            OBSERVED: str(self.folder / "observed"),
-            "PYTHONHASHSEED": "0",  # the order of sets must be the same in each run
-        }
+        (self.folder / "plan").write_bytes(plan)
+        result = self._result()
         try:
-            done = subprocess.run(
-                self.command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=self.seconds,
-                check=False,
-            )
+            text = (self.folder / "run").read_bytes()
         except FileNotFoundError:
             raise RunError(
-                f"cannot run {self.command[0]!r}: there is no such file", NOT_FOUND
+                f"{self.name} has called no CUDA function, or was ended in a way that runs no"
+                f" exit handlers (exit status {result.status}):\n{result.output}",
+                NO_RUN,
             ) from None
-        except OSError as error:
-            raise RunError(f"cannot run {self.command[0]!r}: {error.strerror}") from None
-        except subprocess.TimeoutExpired:
+        keeps_steps |= result.verdict != Verdict.PASSED
+        made = steps_of(self.driver.cudadrvSoftExploreRead(text)) if keeps_steps else []
+        self.last = Ran(result, made, json.loads(self.driver.cudadrvSoftExploreLearn(text)))
+        return self.last
+
+    def _result(self) -> Result:
+        try:
+            ended = self.processes.run()
+        except TooSlowError:
             raise RunError(
                 f"the command did not end within {self.seconds:g} s (--seconds): does it wait for"
                 " something that no order brings?",
                 FAILED,
             ) from None
-        processes = read(reports)
+        processes = read(self.reports)
         found = as_text(processes, "explore") if problems(processes) else []
-        return Result(done.returncode, os.fsdecode(done.stdout), list(found))
+        return Result(ended.status, os.fsdecode(ended.output), list(found))
+
+    def confirms(self, explored: Explored[Result]) -> bool:
+        """Whether a new process does the same as the children of one process did.
+
+        What the command has done before its first call, such as making a file or drawing a random
+        number, all children have in common.
+        """
+        failure = explored.failure
+        assert self.last is not None
+        if failure is None and not explored.complete:
+            return True
+        script = self.last.ended["script"] if failure is None else failure.script
+        former = self.run(script, 0, keeps_steps=True) if failure is None else failure
+        self.processes.starts_anew()
+        again = self.run(script, 0, keeps_steps=True)
+        same_steps = list(map(_outline, again.steps)) == list(map(_outline, former.steps))
+        return same_steps and again.value.verdict == former.value.verdict
+
+
+def _outline(step: Step) -> tuple[int, list[int], str]:
+    return step.actor, step.options, step.name
 
 
 def _explore_program(command: Sequence[str], options: argparse.Namespace) -> Explored[Result]:
-    with prepared("", command) as place:
-        folder = place.reports.parent / "runs"
-        folder.mkdir()
+    with prepared("", command) as place, _folder_for_runs() as folder:
         runner = Programs(command, place, folder, options.seconds)
-        search = Search(
-            runner, lambda result: result.verdict, options.max, options.seconds, options.seed
-        )
         start = time.monotonic()
-        explored = search.explore(warms_up=False)
+        try:
+            explored = _explored(runner, options)
+        finally:
+            runner.processes.starts_anew()
         seconds = time.monotonic() - start
         print(f"cudadrv explore: {runner.count} runs in {seconds:.1f} s", file=sys.stderr)
         return explored
+
+
+@contextmanager
+def _folder_for_runs() -> Iterator[Path]:
+    """Make a folder in memory, if there is one: each run makes some files."""
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="cudadrv-explore-", dir=memory))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _explored(runner: Programs, options: argparse.Namespace) -> Explored[Result]:
+    def explored() -> Explored[Result]:
+        search = Search(
+            runner, lambda result: result.verdict, options.max, options.seconds, options.seed
+        )
+        return search.explore(warms_up=False)
+
+    try:
+        found = explored()
+        if found.interrupted or not runner.processes.forks or runner.confirms(found):
+            return found
+    except (NotRepeatableError, RunError):
+        if not runner.processes.forks:
+            raise
+    runner.processes.starts_anew()
+    return explored()
 
 
 def _tell(explored: Explored[Result], command: Sequence[str]) -> None:

@@ -120,11 +120,11 @@ CUresult Call::enter(Function number) {
         note_forked(function_.symbol);
         return CUDA_ERROR_NOT_INITIALIZED;
     }
+    State &driver = state(); // the first call may go on in a child, which has counted nothing
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);
     call_total.fetch_add(1, std::memory_order_relaxed);
     if (function_.needs != Needs::Later && refuses_callback(function_))
         return CUDA_ERROR_NOT_PERMITTED;
-    State &driver = state();
     note_call();
     lock = Lock(driver.mutex, std::defer_lock);
     acquire(lock);

@@ -1,6 +1,7 @@
 #include "api/state.h"
 
 #include "api/explore_process.h"
+#include "api/explore_server.h"
 #include "api/report.h"
 #include "base/undefined.h"
 #include "check/kernel_init.h"
@@ -14,6 +15,7 @@ namespace soft {
 State::State() {
     if (const char *text = std::getenv("CUDADRV_SOFTWARE"))
         environment_error = apply_settings(text, settings);
+    serve_runs(settings.explore);
     undefined_memory().turn(settings.checks & check_init);
     take_undefined_copies(check::report_undefined_copy);
     report_to(settings.report);
