@@ -352,6 +352,8 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuDriverGetVersion "cudadrv_cuDriverGetVersion"(int *version)
     CUresult cuGetErrorName "cudadrv_cuGetErrorName"(CUresult status, const char **text)
     CUresult cuGetErrorString "cudadrv_cuGetErrorString"(CUresult status, const char **text)
+    CUresult cuLogsRegisterCallback "cudadrv_cuLogsRegisterCallback"(
+        void (*function)(void *, int, char *, size_t) noexcept nogil, void *data, void **handle)
 
     # devices
     CUresult cuDeviceGet "cudadrv_cuDeviceGet"(CUdevice *device, int ordinal)

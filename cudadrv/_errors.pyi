@@ -16,6 +16,7 @@ class CudaError(RuntimeError):
     status: CUresult
     call: str
     detail: str
+    notes: tuple[str, ...]
     def __init__(self, status: int, call: str, detail: str = "") -> None: ...
 
 class CudaOutOfMemoryError(CudaError, MemoryError): ...

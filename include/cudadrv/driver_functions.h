@@ -20,6 +20,7 @@ CUDADRV_FUNCTION(cuInit, 2000, (unsigned int flags), (flags))
 CUDADRV_FUNCTION(cuDriverGetVersion, 2020, (int *version), (version))
 CUDADRV_FUNCTION(cuGetErrorName, 6000, (CUresult status, const char **text), (status, text))
 CUDADRV_FUNCTION(cuGetErrorString, 6000, (CUresult status, const char **text), (status, text))
+CUDADRV_FUNCTION(cuLogsRegisterCallback, 12090, (void (*function)(void *, int, char *, size_t), void *data, void **handle), (function, data, handle))
 
 /* devices */
 CUDADRV_FUNCTION(cuDeviceGet, 2000, (CUdevice *device, int ordinal), (device, ordinal))

@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "driver.h"
+#include "driver_log.h"
 
 typedef CUresult(CUDAAPI *cudadrv_get_address)(const char *name, void **address, int version,
                                                cuuint64_t flags,
@@ -19,7 +20,10 @@ typedef CUresult(CUDAAPI *cudadrv_get_address)(const char *name, void **address,
 
 static __thread const char *cudadrv_last_failure = "the driver";
 
-static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call; }
+static void cudadrv_note_failure(const char *call) {
+    cudadrv_last_failure = call;
+    cudadrv_log_failure();
+}
 
 /* The table has this function for each function that the driver lacks, so that no entry is NULL.
  * Like cudadrv_not_initialized, it is called with arguments that it does not declare. */

@@ -4,7 +4,8 @@
 exceptions.
 
 Outlives a call: the call table, and whether the driver is the software driver, written once
-(the GIL guards them); the name of the function that failed last (thread-local).
+(the GIL guards them); the name of the function that failed last, and what the driver logged then
+(thread-local).
 """
 
 import os
@@ -18,6 +19,12 @@ cdef extern from "cudadrv/driver_loader.h":
     bint cudadrv_load_table(void *library)
     const char *cudadrv_next_missing(size_t *index)
     const char *cudadrv_library_path(void *library)
+
+
+cdef extern from "cudadrv/driver_log.h":
+    void cudadrv_hear(void *data, int level, char *message, size_t length) noexcept nogil
+    int cudadrv_log_count() noexcept
+    const char *cudadrv_log_line(int i, size_t *length) noexcept
 
 
 cdef extern from "<dlfcn.h>":
@@ -52,6 +59,25 @@ cdef bint was_not_called() noexcept nogil:
     return strcmp(cudadrv_last_failure, "cuCtxGetCurrent") == 0 \
         or strcmp(cudadrv_last_failure, "cuCtxPushCurrent") == 0 \
         or strcmp(cudadrv_last_failure, "cuCtxSetCurrent") == 0
+
+
+def hear_log():
+    """Begin to keep what the driver logs about failed calls, if it has a log (since CUDA 12.9)."""
+    cdef void *handle = NULL
+    with nogil:
+        cuLogsRegisterCallback(cudadrv_hear, NULL, &handle)
+
+
+def failure_log():
+    """Return the lines that the driver logged for the call that failed last in this thread."""
+    cdef int i
+    cdef size_t length = 0
+    cdef const char *line
+    lines = []
+    for i in range(cudadrv_log_count()):
+        line = cudadrv_log_line(i, &length)
+        lines.append(line[:length].decode(errors="replace"))
+    return lines
 
 
 def open_driver(str name not None):

@@ -7,6 +7,8 @@ import operator
 import sys
 import warnings
 
+from cudadrv._driver import failure_log
+
 from cudadrv._driver cimport (
     CUDA_ERROR_ASSERT, CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_ECC_UNCORRECTABLE,
     CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_INSTRUCTION,
@@ -69,16 +71,25 @@ class CudaError(RuntimeError):
         The driver function that failed, such as ``"cuMemAlloc"``.
     detail : str
         What cudadrv adds to the driver's own text; "" if it adds nothing.
+    notes : tuple of str
+        What the driver logged about the call (``cuLogsRegisterCallback``); empty before CUDA 12.9.
+        Tracebacks show these lines below the message.
     """
 
     def __init__(self, status, call, detail=""):
+        self.notes = _logged_for(call)  # first: the calls below may fail, too
         self.status = status_of(status)
         self.call = call
         self.detail = detail
-        super().__init__(_message(self.status, call, detail))
+        message = _message(self.status, call, detail)
+        super().__init__(message)
+        for line in self.notes:
+            if line not in message:     # the software driver's text of a fault is also `detail`
+                self.add_note(f"the driver says: {line}")
 
     def __reduce__(self):
-        return type(self), (self.status, self.call, self.detail)
+        # The dictionary has what the driver said in the process that raised the exception.
+        return type(self), (self.status, self.call, self.detail), {"__notes__": [], **self.__dict__}
 
 
 class CudaOutOfMemoryError(CudaError, MemoryError):
@@ -107,7 +118,7 @@ class CudaImageError(CudaError):
         super().__init__(status, call, detail)
 
     def __reduce__(self):
-        return type(self), (self.status, self.call, self.detail, self.log)
+        return type(self), (self.status, self.call, self.detail, self.log), super().__reduce__()[2]
 
 
 class ContextLostError(CudaError):
@@ -126,7 +137,8 @@ class ContextLostError(CudaError):
         super().__init__(status, call, detail)
 
     def __reduce__(self):
-        return type(self), (self.status, self.call, self.detail, self.suspects)
+        return type(self), (self.status, self.call, self.detail, self.suspects), \
+            super().__reduce__()[2]
 
 
 class DriverNotFoundError(CudaError):
@@ -192,6 +204,25 @@ cdef bint is_sticky(CUresult status) noexcept nogil:
         if <int>status == STICKY_STATUS[i]:
             return True
     return False
+
+
+def _logged_for(call):
+    """Return what the driver logged about this call, if it is the last that failed in this thread.
+
+    The driver's last line about a failed call repeats the status, and is left out. Lines before
+    the last line of another call are about that call, which another library has made.
+    """
+    if last_failure() != call.encode():
+        return ()
+    found, last = [], False
+    for line in failure_log():
+        if last:
+            found.clear()
+        # "Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc_v2"
+        last = line.startswith("Returning ")
+        if not last:
+            found.append(line)
+    return tuple(found)
 
 
 def _message(status, call, detail):

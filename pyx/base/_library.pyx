@@ -12,7 +12,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport check, refuse_if_forked, status_of
 
-from cudadrv._driver import explanation, is_software, open_driver
+from cudadrv._driver import explanation, hear_log, is_software, open_driver
 from cudadrv._errors import DriverNotFoundError
 
 SYSTEM_LIBRARY = "libcuda.so.1"
@@ -135,6 +135,7 @@ def _start():
         if status == CUDA_SUCCESS:
             status = cuDeviceGetCount(&count)
     if status == CUDA_SUCCESS and count > 0:
+        hear_log()
         return
     from cudadrv._environment import software_settings, visible_devices
     if explanation():
