@@ -748,9 +748,9 @@ name=None, pooled=True, shareable=False)\n--\n
 
         Nothing is copied. The buffer keeps the array, and thereby its memory, until the memory is
         unlocked again: by `Buffer.close`, or, for a dropped buffer, once all work that uses it is
-        known to be complete. Locking and unlocking take the driver some time (docs/performance.md), so lock
-        memory once for many copies. Other arrays over the same memory stay usable, and cudadrv does
-        not see how they are used (docs/ownership.md).
+        known to be complete. Locking and unlocking take the driver some time (docs/performance.md),
+        so lock memory once for many copies. Other arrays over the same memory stay usable, and
+        cudadrv does not see how they are used (docs/ownership.md).
 
         Parameters
         ----------

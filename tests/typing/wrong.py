@@ -59,18 +59,16 @@ def copies(device: cu.DeviceBuffer, host: cu.LockedBuffer, stream: cu.Stream) ->
 
 
 def parts(device: cu.DeviceBuffer, host: cu.LockedBuffer) -> None:
-    _item = device[0]  # refused: index
+    _item = device[0.5]  # refused: index
     device[0] = 1  # refused: index
     _part = device[::2]  # refused: index
-    _rows = host[0, 1]  # refused: call-overload
+    _rows = host[0.5, 1]  # refused: index
     del host[0]  # refused: arg-type
     _other: cu.DeviceBuffer = host[1:]  # refused: assignment
     device.name = "frames"  # refused: misc
 
 
 def host_access(device: cu.DeviceBuffer, host: cu.LockedBuffer) -> None:
-    for _ in device:  # refused: attr-defined
-        pass
     memoryview(device)  # refused: arg-type
     cu.LockedBuffer.from_array(device)  # refused: arg-type
     device.read()  # refused: attr-defined
