@@ -57,6 +57,7 @@ METAVARS = {
     "seed": "N",
     "script": "SCRIPT",
     "explore": "MAX,SECONDS",
+    "svg": "FOLDER",
 }
 MOST_NAMES = 10  # how many tests that lost the device are listed
 
@@ -79,6 +80,7 @@ class Choice(NamedTuple):
     checks: str | None
     script: str
     limits: tuple[int, float]  # of exploring a test: schedules, and seconds
+    svg: Path | None  # the folder for pictures of tests that exploring has found to fail
     stated: bool  # one of the options or settings about the driver was given
 
     def describe(self) -> str:
@@ -119,6 +121,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "script": "the choices of --cuda-schedule=replay, such as x3:2-1",
         "explore": "limits of --cuda-schedule=explore for each test: number of schedules and "
         "seconds, such as 10000,60 (the default)",
+        "svg": "folder for a picture of each test that exploring has found to fail: a run, and the "
+        "missing wait as an arrow",
         "seed": "a number, or random for another one in each run; of the software driver; "
         "default: 1",
         "checks": f"checks inside kernels: {CHECKS_TEXT}; of the software driver; default: off",
@@ -261,6 +265,7 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         checks,
         script or "x",
         limits,
+        _folder(asked("svg")),
         bool(driver or schedule or seed or report or isolate or checks),
     )
 
@@ -275,6 +280,17 @@ def _limits(text: str | None) -> tuple[int, float]:
     if limits[0] < 1 or not limits[1] > 0:
         _refuse("explore", text, "a number of schedules from 1, and of seconds, such as 10000,60")
     return limits
+
+
+def _folder(name: str | None) -> Path | None:
+    """Make the folder for pictures, before the tests run."""
+    if name is None:
+        return None
+    try:
+        Path(name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise pytest.UsageError(f"--cuda-svg (or cuda_svg) {name}: {error.strerror}") from None
+    return Path(name).absolute()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -636,6 +652,7 @@ def _explore(
         asked.get("max", most_runs),
         asked.get("seconds", seconds),
         item.config.stash[CHOICE].seed,
+        item.config.stash[CHOICE].svg,
     )
     for report in reports:
         if script := getattr(report, "cuda_script", None):

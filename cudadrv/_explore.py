@@ -301,7 +301,8 @@ class Search(Generic[Value]):
                     position = min(position, len(choices))
                     break
                 passing = tried.steps
-        return failure_in(failing, passing, script_of(choices))
+        named = self.run(script_of(choices), keeps_steps=True)  # has the lines of the host's steps
+        return failure_in(named if self.has_failed(named) else failing, passing, script_of(choices))
 
 
 def failure_in(

@@ -2,15 +2,31 @@
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
-from cudadrv._explore import Step
-from cudadrv._explore_text import HOST, Pair, shown_of, title_in, words_for
+from cudadrv._explore import Explored, Step
+from cudadrv._explore_text import (
+    HOST,
+    Pair,
+    advice,
+    missing_order,
+    shown_of,
+    title_in,
+    words_for,
+)
 from cudadrv._graph_picture import FAINT, INK, LINE, MONO, PAPER, SANS, WRITE, printable, width_of
 
 MISSING = "#1a7f37"
 
 # Lengths in pixels.
 MARGIN, LANE, COLUMN, ROW, RADIUS = 24, 44, 40, 18, 13
+
+
+def picture_of(explored: Explored[Any]) -> str:
+    """Draw the run that fails; if there is none, only say so."""
+    if explored.failure is None:
+        return picture([], None, explored.summary())
+    return picture(explored.failure.steps, missing_order(explored.failure), explored.summary())
 
 
 def picture(steps: Sequence[Step], pair: Pair | None, title: str) -> str:
@@ -40,7 +56,9 @@ def picture(steps: Sequence[Step], pair: Pair | None, title: str) -> str:
         shapes.append(
             f'<path d="M{left:g} {tops[actor]:g} H{right:g}" stroke="{LINE}" stroke-width="1.4"/>'
         )
+    description = "A run: a lane for the host and for each stream, with time to the right."
     if pair is not None:
+        description = printable(" ".join(advice(list(steps), pair).split()))
         shapes.append(_missing(places[pair.later], places[pair.earlier]))
     for number, at in enumerate(shown, 1):
         shapes.append(_step(number, places[at], words_for(steps[at]), marked=at in (pair or ())))
@@ -50,7 +68,7 @@ def picture(steps: Sequence[Step], pair: Pair | None, title: str) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
         f' width="{width:g}" height="{height:g}" role="img">\n'
-        f"<title>{escape(printable(title))}</title>\n"
+        f"<title>{escape(printable(title))}</title>\n<desc>{escape(description)}</desc>\n"
         f'<rect width="{width:g}" height="{height:g}" rx="8" fill="{PAPER}"/>\n'
     )
     return head + "\n".join(shapes) + "\n</svg>\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,20 +17,28 @@ from _pytest.runner import CallInfo, call_and_report
 from cudadrv import _explore, testing
 from cudadrv._device import any_lost
 from cudadrv._explore import Verdict
+from cudadrv._explore_picture import picture_of
 from cudadrv._explore_text import told_of
 
 Reports = list[pytest.TestReport]
 EXPLORED = "cuda_explored"  # the attribute of a report with what was found, which xdist sends
 
 PROGRESS_AFTER_S = 2.0
+MOST_OF_NAME = 150  # characters of a test's name in the name of its picture
 
 
 def explore_item(
-    item: pytest.Item, nextitem: pytest.Item | None, most_runs: int, seconds: float, seed: int
+    item: pytest.Item,
+    nextitem: pytest.Item | None,
+    most_runs: int,
+    seconds: float,
+    seed: int,
+    pictures: Path | None,
 ) -> Reports:
     """Run a test under every schedule. Returns the reports of the first run, or of one that failed.
 
-    Fixtures of wider scopes are made once, and end after the last run.
+    Fixtures of wider scopes are made once, and end after the last run. ``pictures`` is the folder
+    for a picture of a run that fails.
     """
     run = _repeated(item)
     progress = _Progress(item)
@@ -56,6 +66,8 @@ def explore_item(
         }
         if explored.failure is not None:
             _tell(reports, explored)
+            if pictures is not None:
+                _draw(reports, explored, pictures)
     progress.end()
     reports[-1].__dict__[EXPLORED] = found
     return reports + _end_wider_fixtures(item, nextitem)
@@ -145,6 +157,14 @@ def _tell(reports: Reports, explored: _explore.Explored[Reports]) -> None:
     report = next(filter(_has_failed, reports))
     report.sections.append(("cudadrv: " + explored.summary(), told_of(failure)))
     report.__dict__["cuda_script"] = failure.script
+
+
+def _draw(reports: Reports, explored: _explore.Explored[Reports], folder: Path) -> None:
+    report = next(filter(_has_failed, reports))
+    name = re.sub(r"[^\w.-]+", "_", report.nodeid).strip("_")
+    file = folder / f"{name[-MOST_OF_NAME:]}.svg"
+    file.write_text(picture_of(explored), encoding="utf-8")
+    report.sections.append(("cudadrv", f"picture: {file}"))
 
 
 def _end_wider_fixtures(item: pytest.Item, nextitem: pytest.Item | None) -> Reports:

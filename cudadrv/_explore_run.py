@@ -27,9 +27,9 @@ from cudadrv._explore import (
     declared,
     steps_of,
 )
-from cudadrv._explore_picture import picture
+from cudadrv._explore_picture import picture_of
 from cudadrv._explore_process import Processes, TooSlowError
-from cudadrv._explore_text import missing_order, told_of
+from cudadrv._explore_text import told_of
 from cudadrv._library import software_path
 from cudadrv._run import (
     Place,
@@ -44,7 +44,7 @@ from cudadrv._run_report import as_text, problems, read
 
 PROGRAM = f"python -m {__package__} explore"
 FAILED, NO_RUN, INTERRUPTED_BY_USER = 1, 3, 130  # exit statuses
-MEMORY = "/dev/shm"  # noqa: S108
+MEMORY = "/dev/shm"
 ADDOPTS = "PYTEST_ADDOPTS"  # the variable with options for pytest
 
 
@@ -76,7 +76,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", metavar="FILE", help="write what was found to FILE, as JSON")
     parser.add_argument(
-        "--svg", metavar="FILE", help="write a picture of a run that fails to FILE, if there is one"
+        "--svg",
+        metavar="FILE",
+        help="write a picture of a run that fails to FILE, if there is one; with pytest: the folder"
+        " for a picture of each test that fails",
     )
     return parser
 
@@ -89,8 +92,8 @@ def explore_command(arguments: Sequence[str]) -> int:
         parser.error("--max and --seconds must be more than 0")
     if options.seed < 0:
         parser.error(f"--seed is {options.seed}, and must not be negative")
-    if _is_pytest(command) and (options.json or options.svg):
-        parser.error("--json and --svg are for programs: pytest reports each test on its own")
+    if _is_pytest(command) and options.json:
+        parser.error("--json is for programs: pytest reports each test on its own")
     try:
         if _is_pytest(command):
             return _explore_tests(command, options)
@@ -100,7 +103,7 @@ def explore_command(arguments: Sequence[str]) -> int:
                 write_json(file, _as_json(command, explored))
             if drawing:
                 drawing.truncate()
-                drawing.write(_picture_of(explored))
+                drawing.write(picture_of(explored))
     except (RunError, NotRepeatableError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return getattr(error, "status", FAILED)
@@ -120,6 +123,8 @@ def _explore_tests(command: Sequence[str], options: argparse.Namespace) -> int:
     ours = f"--cuda-schedule=explore --cuda-explore={options.max},{options.seconds}"
     if options.seed:
         ours += f" --cuda-seed={options.seed}"
+    if options.svg:
+        ours += f" --cuda-svg={shlex.quote(os.path.abspath(options.svg))}"
     environment = dict(os.environ)
     environment[ADDOPTS] = f"{environment.get(ADDOPTS, '')} {ours}".strip()
     return spawn_and_wait(command, environment)
@@ -287,12 +292,6 @@ def _tell(explored: Explored[Result], command: Sequence[str]) -> None:
     )
     for line in (*reported, told_of(failure), again):
         print(line, file=sys.stderr)
-
-
-def _picture_of(explored: Explored[Result]) -> str:
-    if explored.failure is None:
-        return picture([], None, explored.summary())
-    return picture(explored.failure.steps, missing_order(explored.failure), explored.summary())
 
 
 def _as_json(command: Sequence[str], explored: Explored[Result]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from cudadrv._explore import Failure, Step, Verdict
 
 HOST = 0
 MOST_COLUMNS = 30
+WAITED = "the host has waited"  # the driver's words (softdriver/work/steps.cpp)
 
 
 class Pair(NamedTuple):
@@ -168,14 +169,18 @@ def title_in(steps: list[Step], actor: int) -> str:
     return title_of(next((step for step in own if step.what), own[0]))
 
 
+def _does_something(steps: list[Step], at: int) -> bool:
+    step = steps[at]
+    if step.actor != HOST:
+        return not step.name.startswith(("cuEventRecord", "cuStreamWaitEvent"))
+    # A wait that follows another one, with nothing between them, shows nothing new.
+    waits_again = step.what.startswith(WAITED) and (at == 0 or steps[at - 1].actor == HOST)
+    return bool(step.what) and not waits_again
+
+
 def shown_of(steps: list[Step], pair: Pair | None) -> list[int]:
     """Return the steps to draw: of a long run, those around the pair, or the last ones."""
-    only_orders = ("cuEventRecord", "cuStreamWaitEvent")
-    does = [
-        at
-        for at, step in enumerate(steps)
-        if (step.what if step.actor == HOST else not step.name.startswith(only_orders))
-    ]
+    does = [at for at in range(len(steps)) if _does_something(steps, at)]
     does = sorted({*does, *(pair or ())})
     if len(does) <= MOST_COLUMNS:
         return does

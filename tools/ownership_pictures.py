@@ -3,13 +3,15 @@
 A test compares the files in docs/pictures/ with what this command would write. In all pictures,
 time runs to the right: in the order of the program's calls, or as the device works. Each picture
 has a background, so that light and dark pages can show it. The pictures of graphs are what
-`Graph.to_svg` returns for the graphs of docs/graphs.md, on the software driver.
+`Graph.to_svg` returns for the graphs of docs/graphs.md, on the software driver. That of the missing
+wait is what `--cuda-svg` draws of a test of examples/testing_project.
 """
 
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from html import escape
 from pathlib import Path
 
@@ -581,10 +583,25 @@ def graph(name: str, last: str) -> str:
     ).stdout
 
 
+def missing_wait() -> str:
+    """Explore the careless test of the project with the example."""
+    options = "--runxfail -k careless --cuda-driver=software -p no:cacheprovider -p pytest_cudadrv"
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *options.split(), f"--cuda-svg={folder}"],
+            cwd=FOLDER.parents[1] / "examples" / "testing_project",
+            env=os.environ | {"PYTHONPATH": str(FOLDER.parents[1])},
+            stdout=subprocess.DEVNULL,
+        )
+        (picture,) = Path(folder).iterdir()
+        return picture.read_text(encoding="utf-8")
+
+
 def files() -> dict[Path, str]:
     """Return the text of each file."""
     pictures = [make() for make in PICTURES]
     made = {FOLDER / f"{picture.name}.svg": picture.svg() for picture in pictures}
+    made[FOLDER / "missing_wait.svg"] = missing_wait()
     return made | {FOLDER / f"{name}.svg": graph(*how) for name, how in GRAPHS.items()}
 
 

@@ -74,6 +74,21 @@ def test_a_wrong_result_is_found_and_told(run):
     )
 
 
+def test_a_picture_of_each_test_that_fails(run, pytester):
+    text = """
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked, first):
+    assert both((first, 2)) == 2
+"""
+    result = run(text, "--cuda-schedule=explore", "--cuda-svg=pictures/new")
+    result.assert_outcomes(failed=1, passed=1)
+    (file,) = (pytester.path / "pictures" / "new").iterdir()
+    assert re.fullmatch(r"test_.*\.py_test_both_explore-1.*\.svg", file.name)
+    result.stdout.fnmatch_lines([f"picture: {file}"])
+    assert "the order that is missing" in file.read_text()
+
+
 def test_the_script_repeats_the_failure(run):
     text = (
         "@pytest.mark.cuda_allow('races')\n"
@@ -243,6 +258,7 @@ def test_both(cuda_checked):
         (["--cuda-explore=0,5", "--cuda-schedule=explore"], "*'0,5'; must be a number of sched*"),
         (["--cuda-schedule=explore,lazy"], "*must be all, some of*"),
         (["--cuda-script=x1"], "*belong together*"),
+        (["--cuda-svg=/dev/null/pictures"], "*--cuda-svg (or cuda_svg) /dev/null/pictures: Not a*"),
         (["--cuda-schedule=replay"], "*belong together*"),
         (["--cuda-schedule=explore", "--cuda-driver=cuda"], "*explore needs the software driver*"),
     ],
@@ -426,7 +442,8 @@ def test_pytest_as_the_command(tmp_path):
     )
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "cudadrv", "explore", "--", sys.executable, "-m", "pytest"),
+            *(sys.executable, "-m", "cudadrv", "explore", "--svg", "my pictures"),
+            *("--", sys.executable, "-m", "pytest"),
             *("-p", "no:benchmark", "-p", "no:cacheprovider", "-p", "pytest_cudadrv", str(test)),
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -437,3 +454,4 @@ def test_pytest_as_the_command(tmp_path):
     )
     assert done.returncode == 1
     assert "2 schedules, and one of them fails" in done.stdout, done.stdout + done.stderr
+    assert len(list((tmp_path / "my pictures").iterdir())) == 1
