@@ -137,9 +137,12 @@ class Launches:
         self(name, stream)
         self.reaches(FIRST)
 
-    def reaches(self, word, seconds=None):
-        """Whether a kernel marks a word while the first kernel is held."""
-        end = time.monotonic() + (seconds or self.p.patience)
+    def reaches(self, word, patience=1):
+        """Whether a kernel marks a word while the first kernel is held.
+
+        ``patience`` is how many times as long as usual to wait.
+        """
+        end = time.monotonic() + patience * self.p.patience
         while not self._words[word] and time.monotonic() < end:
             time.sleep(0.0005)
         return "goes on" if self._words[word] else "waits"
@@ -441,7 +444,7 @@ for first in ("first", "first triggers"):
                     launches = _plain(k, names[0]), _early(k, names[1]), last(k, names[2])
                     p("cuGraphLaunch", _captured(p, k, *launches), s)
                     return (
-                        k.reaches(FIRST, 5),
+                        k.reaches(FIRST, 20),
                         k.reaches(SECOND),
                         k.reaches(WAITED),
                         k.reaches(THIRD),
@@ -472,7 +475,7 @@ def _(p):
     k, s = Launches(p), p.stream()
     p("cuGraphLaunch", _captured(p, k, _plain(k, "first triggers")), s)
     status = k.early("second", s)
-    return status, k.reaches(FIRST, 5), k.reaches(SECOND), k.finish(READ)
+    return status, k.reaches(FIRST, 20), k.reaches(SECOND), k.finish(READ)
 
 
 @question("a graph that begins with second programmatic, after first")
@@ -505,7 +508,7 @@ def _(p):
         return found, e
     p._made("cuGraphExecDestroy", e)
     p("cuGraphLaunch", e, p.stream())
-    return found, k.reaches(FIRST, 5), k.reaches(SECOND), k.finish(READ)
+    return found, k.reaches(FIRST, 20), k.reaches(SECOND), k.finish(READ)
 
 
 def _kernel_node(p, k, g, name):
@@ -536,7 +539,7 @@ for from_port, kind in itertools.product((0, 1, 2), (0, 1)):
             if not e:
                 return status
             p("cuGraphLaunch", e, s)
-            found = k.reaches(FIRST, 5), k.reaches(SECOND), k.reaches(WAITED)
+            found = k.reaches(FIRST, 20), k.reaches(SECOND), k.reaches(WAITED)
             return status, *found, k.finish(READ)
 
 
