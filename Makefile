@@ -30,8 +30,8 @@ PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
         wheel clean
 .DELETE_ON_ERROR:
 
-# One process more than processors, because many tests wait.
-PROCESSES = $(shell echo $$(($$(nproc) + 1)))
+# Two processes more than processors, because many tests wait.
+PROCESSES = $(shell echo $$(($$(nproc) + 2)))
 
 test: build
 	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 $(ARGS)

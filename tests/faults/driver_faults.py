@@ -88,6 +88,7 @@ def wrong_loss(answer):
 # Pairs of function and status (None: any status) whose failure need not be an error of the program.
 HARMLESS = {
     ("cuGetErrorString", None),  # the message then has no text of the driver
+    ("cuLogsRegisterCallback", None),  # errors then have no notes
     # Protects captures of other libraries, if there are any.
     ("cuThreadExchangeStreamCaptureMode", None),
     # cudadrv makes these calls for its own bookkeeping. After a failure, it tries again later.
