@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-OLDEST = 12000  # as CUDA_VERSION counts: 1000 * major + 10 * minor
+OLDEST = 12000  # in the form of CUDA_VERSION: 1000 * major + 10 * minor
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 
 

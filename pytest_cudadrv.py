@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cudadrv._leftovers import Leftovers
 
 SCHEDULES = ("eager", "lazy", "random")
-# Each of these stands alone: tests run under every schedule, or under that of a script.
+# These two run alone: a test runs either under every schedule, or under the schedule of a script.
 RANDOM = SCHEDULES[-1]
 EXPLORE, REPLAY = "explore", "replay"
 NAMED = ("software", "cuda", "auto")  # the drivers that have a name instead of a path
@@ -508,7 +508,7 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
 
 @pytest.fixture
 def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterator[Device]:
-    """As `cuda_device`; fails the test for leaks and, on the software driver, races and hazards.
+    """Like `cuda_device`; fails the test for leaks and, on the software driver, races and hazards.
 
     Leaks are buffers and other objects that did not exist before, and still do after the end of the
     test and of the fixtures that were set up after this one. They are not searched for if the test

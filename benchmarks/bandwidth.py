@@ -3,8 +3,8 @@
     python benchmarks/bandwidth.py [--json FILE] [--only NAME ...] [--largest BYTES] [--seconds N]
 
 The floor is a copy of page-locked memory by the bare driver in the same process. All copies
-alternate, in another order in each round, and figures are medians of the rounds. All arrays were
-used before, except those of "to a new array", whose pages the system has to map first.
+alternate, in another order in each round, and figures are medians of the rounds. The arrays were
+used before, except in "to a new array": there the system has to map the pages first.
 """
 
 import argparse

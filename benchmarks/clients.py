@@ -89,8 +89,8 @@ def quadrants():
 
         return {"saxpy": synchronized(saxpy), "matmul": synchronized(matmul)}
 
-    # Initializing one backend ends the other one. So all rounds of one are measured, then those of
-    # the other; this is done three times.
+    # Initializing one backend ends the other one. So all rounds of one backend are measured, then
+    # all rounds of the other; this is done three times.
     for _ in range(3):
         yield works(qd.cpu), None
         yield None, works(qd.cuda)

@@ -108,7 +108,7 @@ def judge(right: bool) -> Verdict:
 
 
 def seeds_until_found(pipeline: Pipeline, seeds: int) -> list[int]:
-    """How many random seeds it takes, from different starts, until the result is wrong."""
+    """Return how many random seeds it takes, for several first seeds, until the result is wrong."""
     needed = []
     seed = 0
     for _ in range(seeds):
@@ -148,7 +148,7 @@ def main() -> None:
     start, runs = time.process_time(), 0
     while time.process_time() - start < 2:
         explore(lambda: two_copies(pipeline), judge)
-        runs += 3  # the first one, and then both orders
+        runs += 3  # the first run, and then one run of each order
     rate = runs / (time.process_time() - start)
     print(f"\ntwo fills on two streams: {rate:.0f} orders a CPU second")
 

@@ -10,8 +10,8 @@ complete, with the race detector (the default) and without; the median of the ro
 machine with other work, processor time is the meaningful figure. It is the sum over all threads:
 with --threads, also compare the milliseconds, which show how much work ran at the same time.
 
-The memory of a check is how much more a process takes at most that launches a kernel once with the
-check, for each byte that the kernel accesses.
+The memory of a check is the difference between the peak memory of a process that launches a kernel
+once with the check and of one without it, for each byte that the kernel accesses.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def buffers(count):
 
 
 def print_peak(name, checks, count):
-    """Launch a kernel once, and print the most memory that this process has taken, in bytes."""
+    """Launch a kernel once, and print the peak memory of this process, in bytes."""
     testing.configure(f"checks={checks},threads=1")
     kernel, _ = kernels()[name]
     timed(kernel, count, *buffers(count), cu.Stream())
@@ -106,7 +106,7 @@ def print_peak(name, checks, count):
 
 
 def peak(name, checks, count):
-    """The most memory that a process takes that launches a kernel once."""
+    """Return the peak memory of a process that launches a kernel once."""
     command = [sys.executable, __file__, "--elements", str(count), "--peak", name, checks]
     peaks = [int(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(3)]
     return statistics.median(peaks)

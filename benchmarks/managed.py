@@ -474,7 +474,7 @@ def measure_pipelines(software, nbytes, chunk, seconds):
 
 
 def add_bounds(rows):
-    """Relate each pipeline to its slowest stage, and to the source and both copies at once."""
+    """Compare each pipeline with its slowest stage, and with the source and both copies at once."""
     stages = [rows[name]["median"] for name in (tables.FILL, *pipeline.STAGES)]
     at_once = min(rows[name]["median"] for name in ("kernel", tables.TOGETHER))
     for name, row in rows.items():

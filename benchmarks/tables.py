@@ -1,7 +1,7 @@
 """Prints a file of results as Markdown tables, for the terminal and for the documentation.
 
     python benchmarks/tables.py [RESULTS.json]      print all tables of the file
-    python benchmarks/tables.py --write             put those of recorded results into the pages
+    python benchmarks/tables.py --write put the tables of the recorded results into the pages
 
 In the documentation, each table is between <!-- begin NAME --> and <!-- end NAME -->.
 """
@@ -183,7 +183,7 @@ def rate(cell, floor):
 
 
 def bandwidth(rows):
-    """Return a table for each direction: GB/s, and the fraction of a copy of page-locked memory."""
+    """Return a table for each direction: GB/s, and the ratio to a copy of page-locked memory."""
     parts = []
     for way, sizes in rows.items():
         known = [LOCKED, DRIVER, DRIVER_WAITED, *BINDINGS]

@@ -75,7 +75,9 @@ def ask_quickly(library, section, settings, expected):
 
 
 def may_be_slow(answer, wanted):
-    """Whether a driver that should give the answer `wanted` may say `answer` on a busy machine."""
+    """Whether `answer` is acceptable on a busy machine, for a driver whose answer should be
+    `wanted`.
+    """
     if answer == wanted:  # check this first: one answer may have both a slow and a quick word
         return False
     silent = SILENT in answer and SILENT not in wanted
@@ -136,7 +138,8 @@ class Comparison:
         return [question for question in self.different if question not in hidden]
 
     def unexpected(self):
-        """Questions to which two runs of the same real driver should not answer differently.
+        """Questions that two runs of the same real driver answer differently, although they should
+        not.
 
         Where an answer is undefined, depends on time or was never recorded, any answer is right.
         """
@@ -148,7 +151,7 @@ class Comparison:
         return [q for q in self.different if entry.allows(q, self.asked.get(q, ""))]
 
     def agreeing(self, entry):
-        """Questions that match an entry though their answers agree."""
+        """Questions that match an entry although their answers agree."""
         different = set(self.different)
         return [q for q in self.questions if entry.names(q) and q not in different]
 

@@ -93,7 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["run"]:  # argparse would take options of the command for its own
+    if arguments[:1] == ["run"]:  # argparse would parse options of the command as its own options
         from cudadrv._run import run_command
 
         return run_command(arguments[1:])

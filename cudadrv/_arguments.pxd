@@ -73,7 +73,7 @@ cdef struct Shape:
     unsigned int cluster[3]     # (0, 0, 0) if the launch has no clusters
     unsigned int shared_bytes
     uint8_t cooperative
-    uint8_t plain               # the launch has no attribute: none of the others but shared_bytes
+    uint8_t plain               # the launch has no attributes; it may have shared_bytes
     uint8_t windowed            # `Packed.window` is set
     uint8_t domain              # 1 + the CUlaunchMemSyncDomain, or 0 if none is given
     uint8_t prioritized         # `priority` is given
@@ -82,7 +82,7 @@ cdef struct Shape:
 
 cdef struct Takes:
     # The shapes of launches that a kernel takes. The only block and the only cluster are (0, 0, 0)
-    # if there are others, or if they are not known.
+    # if launches can have others, or if they are not known.
     int threads                 # the most threads of a block
     int shared                  # the most dynamic shared memory of a block, in bytes
     unsigned int block[3]       # the only block

@@ -9,7 +9,7 @@ cdef struct BoxCopy:
     CUdeviceptr target
     CUdeviceptr source
     own_box to              # the box at `target`
-    own_box of              # the box at `source`: as many rows and slices of the same width
+    own_box of              # the box at `source`; it has the same rows, slices and width
     int target_type
     int source_type
     bint across             # between device memory of two contexts

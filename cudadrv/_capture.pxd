@@ -41,7 +41,8 @@ cdef class GraphNode:
     cdef str graph              # the graph's name in messages
     cdef uint64_t graph_number
     cdef NodeKind kind
-    # The driver's nodes. A fill of wide items may have several, each after the one before it.
+    # The driver's nodes. A fill of wide items may have several nodes, which run one after the
+    # other.
     cdef CUgraphNode raws[MOST_RAWS]
     cdef int raw_count
     cdef uint16_t operation     # the number of the operation's name: see _names.pyx
@@ -55,8 +56,8 @@ cdef class GraphNode:
     cdef own_access *accesses
     cdef uint32_t count
     cdef Py_ssize_t index       # in `Graph.nodes`
-    # Of a node in a body, once the graph has been used: the index in `Graph.nodes` of the outermost
-    # node around it. Of other nodes -1.
+    # For a node in a body, once the graph has been used: the index in `Graph.nodes` of the
+    # outermost node that contains it. Of other nodes -1.
     cdef Py_ssize_t outermost
     cdef tuple after            # indices of the nodes on which it depends
     # Until the capture ends: the Capture, which lists the node and ends before the node does, else
@@ -65,8 +66,8 @@ cdef class GraphNode:
     cdef Capture unlisted       # the Capture of the node, if no plan lists the node; else None
     cdef own_snapshot snapshot  # in the engine of the plan
     cdef tuple plans            # of a conditional node: the Plans of its bodies; else None
-    # Of an added node: its stream in the engine of the plan. That of a conditional node also has
-    # all work of the bodies.
+    # For an added node: its stream in the engine of the plan. The stream of a conditional node also
+    # has all work of the bodies.
     cdef own_stream *place
     cdef Py_ssize_t followed    # of a conditional node: index of a node that runs after it, or 0
     cdef bint loose             # a loan: other streams may have gone on before its end
@@ -77,7 +78,7 @@ cdef class GraphNode:
     cdef str called(self)
 
 
-# The driver's graph. It lives as long as anything may name its nodes.
+# The driver's graph. It lives as long as any object may refer to its nodes.
 cdef class DriverGraph:
     cdef CUgraph raw
     cdef Context context
@@ -86,12 +87,12 @@ cdef class DriverGraph:
 cdef class Point(Captured):
     cdef Capture capture
     cdef own_snapshot snapshot  # in the engine of the plan
-    cdef tuple tail             # indices of the nodes that a stream depends on once it has waited
+    cdef tuple tail             # the nodes that a stream depends on after the wait, as indices
 
 
 # A loan, which may have begun in a capture: the base class of `Lent`, which is in _loan.
 cdef class Lending:
-    cdef own_export loan        # the loan's record, in the process's engine or in that of a plan
+    cdef own_export loan        # the loan's record, in the process's engine or a plan's engine
     cdef void *capture          # the Capture that has the loan, or NULL
     cdef GraphNode node         # the node of the loan in `capture`, or None
 
@@ -106,9 +107,9 @@ cdef class Plan:
     cdef own_domain domain
     cdef dict memories          # addresses of records in `engine`, by addresses of states of memory
     cdef list nodes
-    cdef Py_ssize_t listed      # number of `nodes` without those of an unfinished capture
+    cdef Py_ssize_t listed      # number of `nodes` before an unfinished capture
     cdef Holdings holdings      # shared with the outer plans
-    cdef dict tails             # by slot: index of the last node of a stream with only added nodes
+    cdef dict tails             # by slot, for streams with only added nodes: index of the last node
     cdef dict conditions        # handles of conditions, and whether a node has them
     cdef bint ended
     cdef void *outer            # of a body: the plan around it, which the body's Graph keeps alive
@@ -184,7 +185,7 @@ cdef class Capture(Capturing):
     cdef list lendings          # the loans that are open in the engine of the plan
     cdef bint joined            # another library has begun it, and ends it
     cdef uint64_t theirs        # that library's capture, as the driver numbers captures
-    cdef bint busy              # a thread begins or ends the block, or has ended it
+    cdef bint busy              # a thread is beginning or ending the block, or has ended it
     cdef bint entered
     cdef bint ended             # guarded by the issue locks of its streams
 

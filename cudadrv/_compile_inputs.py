@@ -27,13 +27,14 @@ INCLUDE = re.compile(
 )
 TIMES = ("__DATE__", "__TIME__", "__TIMESTAMP__")
 ASKS = ("__has_include", "__has_include_next", "__has_embed")
-# What stands before the name of a macro on a line that defines the macro, or only asks for it.
+# Matches what precedes the name of a macro on a line that defines the macro, or only tests whether
+# it is defined.
 ONLY_NAMES = re.compile(r"(?:#\s*(?:(?:el)?ifn?def|define|undef)|\bdefined\s*\(?)\s*$")
 LONG_LINE = 1000  # longer lines before an `__has_include` are cut off
 MOST_MACROS = 50
 MOST_SOUGHT = 100_000  # checking more files would take longer than compiling most sources
 LITERAL = re.compile(r"\s*\(\s*(?:\"([^\"\n]+)\"|<([^>\n]+)>)")
-# The start of a macro with one parameter, which is only passed on: `#define HAS(X) `.
+# The start of a macro that only passes on its one parameter: `#define HAS(X) `.
 FORWARDS = re.compile(r"#\s*define\s+(\w+)\(\s*(\w+)\s*\)\s*$")
 
 
@@ -54,8 +55,8 @@ class Inputs(NamedTuple):
     texts
         The options, and the files that they name.
     program
-        The name of the host compiler, and the ``PATH`` on which it is found before that of this
-        process; or two empty str.
+        The name of the host compiler, and the ``PATH`` that is searched for it before the ``PATH``
+        of this process; or two empty str.
     """
 
     files: Sequence[str]
@@ -173,7 +174,8 @@ def _snapshot(inputs: Inputs, source: str, start: int) -> Snapshot | None:
     asked = _asked(texts)
     if asked is None or _uses_time(texts):
         return None
-    folders = [os.curdir, *inputs.folders]  # files of options are sought in the first one
+    # The compiler searches for files of options in the first of these folders.
+    folders = [os.curdir, *inputs.folders]
     asked_for = {os.path.join(folder, name) for folder in (*beside, *folders) for name in asked}
     named = {name for path in files for _, name in _names(path, folders)}
     quoted = {
@@ -194,7 +196,7 @@ def _snapshot(inputs: Inputs, source: str, start: int) -> Snapshot | None:
         _identity(*inputs.program),
     )
     present = [path for path in taken.not_read() if _is_there(path)]
-    # If a file has appeared or vanished meanwhile, its own time or that of its folder shows it.
+    # If a file has appeared or vanished meanwhile, its own time or its folder's time shows it.
     for path in (*present, *filter(os.path.isdir, {os.path.dirname(path) for path in asked_for})):
         _check_age(path, Path(path).stat(), start)
     return taken._replace(present=present)

@@ -182,7 +182,7 @@ class Nvcc(Compiler):
             raise CompilerNotFoundError(f"{self.path} cannot be run: {error}") from None
 
     def identity(self) -> str:
-        status = self.path.stat()  # tells wrappers apart, too, which may add options
+        status = self.path.stat()  # also distinguishes wrappers, which may add options
         return f"{self.path.resolve()} {status.st_size} {status.st_mtime_ns}\n{self._said}"
 
     def architectures(self) -> list[int]:
@@ -205,7 +205,8 @@ class Nvcc(Compiler):
         for option in options:
             _refuse_shell("the option", option, SHELL_IN_OPTIONS)
         given = [f"-arch={architecture}", *options]
-        if source.names and source.path is not None:  # the file cannot be changed, so its text is
+        # The kernels to compile are added to the text, because the file cannot be changed.
+        if source.names and source.path is not None:
             given.append(f"-I{source.path.parent}")
             _refuse_shell("the option", given[-1], SHELL_IN_OPTIONS)
         compiled = self._run(source, given, listing)
@@ -551,7 +552,7 @@ def _included(listing: str) -> list[str] | None:
 
 
 def _loaded_libraries(name: str) -> list[str]:
-    """Return what identifies each loaded library of this name: that of a toolkit, for example."""
+    """Return what identifies each loaded library of this name, such as the library of a toolkit."""
     maps = Path("/proc/self/maps").read_text(**ENCODING)
     found = re.findall(rf"(\d+) +(/.*/{name}\.so[^/\n]*)$", maps, re.MULTILINE)
     libraries = []

@@ -100,5 +100,5 @@ cdef inline bint is_usable(Context context) noexcept:
 
 
 cdef inline bint is_alive(Context context) noexcept:
-    """As `is_usable`, but ignores whether loans that were given back have to be ended."""
+    """Like `is_usable`, but ignores returned loans that have not been ended yet."""
     return (not context.lost) & (not cudadrv_table.forked)

@@ -69,7 +69,7 @@ TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 LIBRARIES = "LD_LIBRARY_PATH"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-# The variables that `python -m cudadrv info` prints: those of the first group even if not set.
+# The variables that `python -m cudadrv info` prints. It prints the first group even if not set.
 ALWAYS_SHOWN = (DRIVER.name, SOFTWARE.name)
 SHOWN = (
     *(variable.name for variable in VARIABLES if variable.name not in ALWAYS_SHOWN),

@@ -9,7 +9,7 @@ from cudadrv._engine cimport own_event, own_snapshot, own_stream
 
 cdef enum:
     FOR_PROGRAM = 0     # the program gets the answer
-    UNTIL_DONE = 1      # the question is repeated until the work is done
+    UNTIL_DONE = 1      # the program asks again until the work is done
     FOR_REUSE = 2       # only cudadrv uses the answer, for example to use memory again
 
 cdef void ask_for(int purpose) noexcept nogil

@@ -1,7 +1,7 @@
 """Runs something in every order of its asynchronous work, on the software driver.
 
-The driver finds the orders (softdriver/explore). Here are the loop around it, and what is told of a
-run that failed.
+The driver finds the orders (softdriver/explore). This module has the loop that runs them, and
+describes a run that failed.
 """
 
 import ctypes
@@ -22,14 +22,14 @@ Value = TypeVar("Value")
 
 MOST_RUNS = 10_000
 MOST_SECONDS = 60.0
-MOST_REPLAYS = 200  # to make the script of a failure shorter
+MOST_REPLAYS = 200  # how many runs may be spent on making the script of a failure shorter
 TOO_MANY_RUNS = "there are more than {} orders"
 TOO_LONG = "it took more than {:g} s"
 INTERRUPTED = "it was interrupted"
 
 
 class NotRepeatableError(RuntimeError):
-    """A test did something else in a run with the same choices."""
+    """A test did something else in a second run with the same choices."""
 
 
 class Step(NamedTuple):
@@ -51,7 +51,9 @@ class Step(NamedTuple):
 
 
 class Verdict(IntEnum):
-    """How a run went. A wrong result says more than a data race, which every run may have."""
+    """How a run went. FAILED is higher than RACED: every run may report the race, but a wrong
+    result shows the failing order.
+    """
 
     PASSED = 0
     RACED = 1
@@ -60,7 +62,8 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True)
 class Failure(Generic[Value]):
-    """A run that failed: its script, what it returned, its steps, and those of one that passed.
+    """A run that failed: its script, its return value, its steps, and the steps of a run that
+    passed.
 
     ``verdict`` is RACED if there was a data race, and the result was right in all runs. ``cause``
     is what the driver says about the run: a wait that never ends, or nothing.
@@ -151,7 +154,7 @@ class Runner(Protocol[Value]):
     def start(self) -> None: ...
 
     def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Value]:
-        """Run by the search's plan, or by a script, or with the random choices of a seed."""
+        """Run with the search's plan, with a script, or with random choices from a seed."""
 
 
 class InProcess(Generic[Value]):
@@ -166,7 +169,7 @@ class InProcess(Generic[Value]):
         self.driver.cudadrvSoftExploreStart(0)
 
     def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Value]:
-        gc.collect(0)  # what the last run has dropped, in cycles too
+        gc.collect(0)  # also frees cycles that the last run has dropped
         reap()
         observations.next_run()
         self.driver.cudadrvSoftExploreBegin(script and script.encode(), seed)
@@ -359,7 +362,8 @@ def explore(
     Stops at the first call that has failed. ``run`` must wait for its work, and must
     do the same in each call, apart from what depends on the order. Raises NotRepeatableError if it
     does not. Each run begins with the present bytes of all memory, or, unless ``saves``, with those
-    that the first run saves. ``seed`` is that of the random orders beyond ``most_runs``.
+    that the first run saves. ``seed`` is the seed of the random orders that run after ``most_runs``
+    planned ones.
     """
     former = testing.settings()
     runner = InProcess(run, judge)

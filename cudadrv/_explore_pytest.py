@@ -1,4 +1,4 @@
-"""Runs one test of pytest under every schedule, or under the one of a script."""
+"""Runs one test of pytest under every schedule, or under the schedule of a script."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def explore_item(
 
 
 def replay_item(item: pytest.Item, nextitem: pytest.Item | None, script: str) -> Reports:
-    """Run a test once, for what it makes for later runs, and then again with the script."""
+    """Run a test once, so that it makes what later runs use, and then again with the script."""
     run = _repeated(item)
     driver = _explore._library()
     driver.cudadrvSoftExploreStart(0)
@@ -113,7 +113,8 @@ def _run_once(item: pytest.Item, nextitem: pytest.Item, *, saves: bool) -> Repor
 
     The fixtures exist when the test is called, and what the test writes is not among these bytes.
     """
-    function: Any = item  # has more than other items: its request, and the values of its fixtures
+    # A function item has attributes that Item lacks: its request, and the values of its fixtures.
+    function: Any = item
     if hasattr(item, "_request") and not item._request:
         function._initrequest()
     reports = [call_and_report(item, "setup", log=False)]
@@ -133,7 +134,7 @@ def _numpy_state() -> Any:
 
 
 def _judge(reports: Reports) -> Verdict:
-    """Whether the test has failed, if it is expected to fail or not."""
+    """Whether the test has failed, even if it is expected to fail."""
     failed = [report for report in reports if _has_failed(report)]
     if failed and all(hasattr(report, "cuda_raced") for report in failed):
         return Verdict.RACED

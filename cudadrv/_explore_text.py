@@ -1,4 +1,4 @@
-"""What is told of a run that failed in one order of its work and not in another."""
+"""The text about a run that failed in one order of its work and not in another."""
 
 import re
 from collections import Counter
@@ -30,10 +30,11 @@ def told_of(failure: Failure[Any]) -> str:
 
 
 def missing_order(failure: Failure[Any]) -> Pair | None:
-    """Find two steps that conflict, that nothing orders, and whose order decided.
+    """Find two conflicting, unordered steps whose order made the difference between failure and
+    success.
 
-    In the failing run they came in another order than in the run that passed. None if there is no
-    such pair, for example because no run has passed.
+    In the failing run their order is the reverse of their order in the run that passed. None if
+    there is no such pair, for example because no run has passed.
     """
     if failure.passing is None:
         return None
@@ -48,12 +49,12 @@ def missing_order(failure: Failure[Any]) -> Pair | None:
             first, second = known.get(names[earlier]), known.get(names[later])
             if first is not None and second is not None and second < first:
                 found.append(Pair(earlier, later))
-    # The pair that is nearest together: its order is the last one that was decided.
+    # Choose the steps that are closest together: the search changed their order last.
     return min(found, key=lambda pair: pair.later - pair.earlier, default=None)
 
 
 def _identities(steps: list[Step]) -> list[tuple[int, str, str, int]]:
-    """Name steps so that they can be found in another run."""
+    """Give each step a name that is the same in other runs."""
     counts: Counter[tuple[int, str, str]] = Counter()
     names = []
     for step in steps:
@@ -164,7 +165,7 @@ def lanes(steps: list[Step], pair: Pair | None = None) -> list[str]:
 
 
 def title_in(steps: list[Step], actor: int) -> str:
-    """Prefer a step with words of the program: the driver's own steps of a stream have none."""
+    """Prefer a step that the program named: the driver's own steps of a stream have no names."""
     own = [step for step in steps if step.actor == actor]
     return title_of(next((step for step in own if step.what), own[0]))
 
@@ -179,7 +180,7 @@ def _does_something(steps: list[Step], at: int) -> bool:
 
 
 def shown_of(steps: list[Step], pair: Pair | None) -> list[int]:
-    """Return the steps to draw: of a long run, those around the pair, or the last ones."""
+    """Return the steps to draw: in a long run the steps around the pair, or the last steps."""
     does = [at for at in range(len(steps)) if _does_something(steps, at)]
     does = sorted({*does, *(pair or ())})
     if len(does) <= MOST_COLUMNS:

@@ -1,8 +1,8 @@
 """Finds the Cython modules, and the modules of public names that are imported on first use.
 
-All Cython modules are in one shared library, because loading many takes longer. Public names say
-that `cudadrv` defines them, so that messages and pickles name no module. `cudadrv` imports this
-module before all others.
+All Cython modules are in one shared library, because loading many takes longer. Public names get
+`cudadrv` as their module, so that messages and pickles do not contain the names of internal
+modules. `cudadrv` imports this module before all others.
 """
 
 import sys

@@ -48,7 +48,7 @@ cdef class Uses:
 cdef class Graph(Builder):
     cdef uint64_t number
     cdef str name
-    cdef Uses known             # what the graph used when its plan had `seen` changes
+    cdef Uses known             # the graph's uses after `seen` changes of its plan
     cdef uint64_t seen          # number of changes of the plan when `known` was made
     cdef Graph outer            # of a body: the graph of its conditional node, else None
     cdef bint capturing
@@ -81,8 +81,8 @@ cdef class ExecutableGraph:
     cdef str label
     cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from
-    # Two of each node of `original`, by which the driver names nodes that change. The second one is
-    # NULL if the driver has only one.
+    # Two entries for each node of `original`: the handles by which the driver names a node in
+    # changes. The second entry is NULL if the driver has only one handle.
     cdef CUgraphNode *raws
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
     cdef bint conditional       # the graph has conditions: destroying it would wait for the device

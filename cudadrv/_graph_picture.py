@@ -125,7 +125,7 @@ class Box:
         return self.top + self.height
 
 
-Column = tuple[str | None, int]  # a stream, and a number among its columns
+Column = tuple[str | None, int]  # a stream, and the number of the column among the stream's columns
 
 
 class Layout:

@@ -137,7 +137,7 @@ def _result_of(item: pytest.Item, child: int, reading: int) -> list[pytest.TestR
             content = file.read()
         status = os.waitpid(child, 0)[1]
         ended = True
-    except pytest.fail.Exception as error:  # from a signal handler, as that of pytest-timeout
+    except pytest.fail.Exception as error:  # from a signal handler, such as pytest-timeout's
         return _failed(item, str(error))
     finally:  # also after Ctrl-C
         if not ended:

@@ -44,7 +44,7 @@ cdef class Kernel:
 
 
 cdef inline int check_kernel(Kernel kernel) except -1:
-    """As `usable`, inlined for the fast path."""
+    """Like `usable`, inlined for the fast path."""
     return check_module(kernel.module)
 
 
@@ -52,7 +52,7 @@ cdef inline int shape_of(
     Kernel kernel, Shape *shape, object grid, object block, object shared_bytes,
     bint cooperative, object cluster
 ) except -1:
-    """As `fill`, with a fast path for the same grid, block and shared memory as in the last launch.
+    """Like `fill`, with a fast path for the grid, block and shared memory of the last launch.
     """
     if likely(grid is kernel.last_grid and block is kernel.last_block
               and shared_bytes is kernel.last_shared and cluster is None and not cooperative

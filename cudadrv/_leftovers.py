@@ -39,7 +39,7 @@ _first_settings: dict[str, str] = {}
 def clean_device(settings: str, *, pools: bool) -> Device:
     """Return device 0 without unfinished work, and restore the software driver's settings.
 
-    Then sets those of `settings`. Raises ContextLostError if an earlier error lost a GPU's context.
+    Then applies `settings`. Raises ContextLostError if an earlier error lost a GPU's context.
     """
     try:
         reset_if_lost()
@@ -150,7 +150,7 @@ class Leftovers:
             settle(self.device)
         deadline = time.monotonic() + OTHER_THREADS_S
         while self._look() and time.monotonic() < deadline:
-            time.sleep(0.002)  # other threads, such as that of `await`, may be about to let go
+            time.sleep(0.002)  # other threads, such as the one of `await`, may be about to let go
             settle(self.device)
         return self._look()
 

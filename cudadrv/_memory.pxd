@@ -28,9 +28,9 @@ cdef class Memory
 
 
 cdef class Home:
-    cdef object key             # the key of the home among all homes
+    cdef object key             # the key by which all homes are stored
     cdef list works             # events behind its uses, or None: see `_is_complete`
-    cdef size_t returns_of_works    # `returns` when these events were recorded
+    cdef size_t returns_of_works    # the value of `returns` when these events were recorded
     cdef bint remembered        # whether the list of `return_to_owner` keeps the home
     cdef Memory following       # the next home in that list, or None
 

@@ -9,14 +9,15 @@ cdef enum:
     POOLS = 3   # how many pools a context has: of device, page-locked and managed memory
 
 
-# All by which a kind of memory differs from others. What a row does not set is false or NULL.
+# Everything in which one kind of memory differs from another. Fields that a row does not set are
+# false or NULL.
 cdef struct KindRow:
     # ---- what it is called: each text is a str constant, or NULL ----
     PyObject *name          # in lists of live buffers
     PyObject *word          # in arguments of programs: "device", "locked" or "unified"
     PyObject *phrase        # in refusals of addresses: "page-locked host"
     PyObject *buffer        # the class of buffers
-    PyObject *in_nodes      # in refusals of copy nodes; equal if drivers do not distinguish kinds
+    PyObject *in_nodes      # in refusals of copy nodes; equal for kinds that drivers treat alike
 
     # ---- where it is, and whose it is ----
     bint host_access        # the host can use it
@@ -24,14 +25,14 @@ cdef struct KindRow:
     bint managed            # pages move between the host and devices
     bint several_devices    # devices that its context does not belong to may use it
     bint borrowed           # somebody else frees it
-    bint opaque             # the address is that of an object of the driver, not of bytes
+    bint opaque             # the address is the handle of a driver object, and has no bytes
     int pool                # which pool of a context keeps it; below POOLS
 
     # ---- how it is made ----
     const KindRow *on_stream    # the kind that is allocated on a stream in its place
     bint ordered            # allocated and freed on a stream; else freed when its device is idle
-    # Makes memory of `nbytes` bytes, and sets the address. For `mappable` memory, the address is
-    # that of a Segment. The flags are those of cuMemHostAlloc or cuMemHostRegister.
+    # Makes memory of `nbytes` bytes, and sets the address. For `mappable` memory, the address is a
+    # Segment's. The flags are for cuMemHostAlloc or cuMemHostRegister.
     CUresult (*make)(
         CUcontext context, CUdeviceptr *address, size_t nbytes,
         unsigned int flags) noexcept nogil
@@ -41,8 +42,8 @@ cdef struct KindRow:
     # nothing is freed.
     CUresult (*free)(CUcontext context, CUdeviceptr address, CUstream stream) noexcept nogil
     bint never_blocks
-    # For memory whose "address" in the queue of dead memory is a pointer to a struct: frees the
-    # struct, and returns the address of the first byte.
+    # In the queue of dead memory, some kinds have a pointer to a struct in place of the address.
+    # `drop` frees the struct, and `first_byte` returns the address of the memory's first byte.
     void (*drop)(CUdeviceptr address) noexcept nogil
     CUdeviceptr (*first_byte)(CUdeviceptr address) noexcept nogil
     PyObject *not_given     # why `into_raw` refuses it; NULL: it does not
@@ -61,7 +62,7 @@ cdef MemoryKind DEVICE
 cdef MemoryKind STREAM_ORDERED
 cdef MemoryKind LOCKED
 cdef MemoryKind UNIFIED
-cdef MemoryKind GROWING     # memory that grows. In the queue, its address is the Span
+cdef MemoryKind GROWING     # memory that grows; queued by the address of its Span
 cdef MemoryKind FOREIGN     # memory of other libraries and processes
 cdef MemoryKind SHARED      # device memory that other processes may have mapped
 cdef MemoryKind REGISTERED  # page-locked memory that other processes can map

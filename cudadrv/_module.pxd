@@ -36,7 +36,7 @@ cdef list variables_of(Module module, str kernel)
 
 
 cdef inline int check_module(Module module) except -1:
-    """As `usable`, inlined for the fast path."""
+    """Like `usable`, inlined for the fast path."""
     if unlikely(module.code is None or module.code.state.closed
                 or not is_usable(module.context)):
         module.usable()

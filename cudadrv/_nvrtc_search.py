@@ -42,7 +42,7 @@ def find_nvrtc(command: Sequence[str] = ()) -> dict[str, Path]:
 def _not_ours(path: Path) -> Path:
     """Return the path. If it is our library, return the path of the link beside it.
 
-    Our library is found if another run has started this process.
+    The search finds our library if `cudadrv run` has started this process.
     """
     if path.is_file() and path.stat().st_size < LARGEST_OF_OURS and MARK in path.read_bytes():
         return path.with_name(real_name(path.name))

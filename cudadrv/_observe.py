@@ -16,7 +16,7 @@ class Observed(NamedTuple):
 
 
 class _Observations:
-    """The values of the first run, with which those of later runs are compared."""
+    """The values of the first run, with which the values of later runs are compared."""
 
     def __init__(self) -> None:
         self.first: list[Observed] | None = None  # None if nothing is explored

@@ -6,7 +6,7 @@ from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 
 
-cdef Py_ssize_t access_ends     # how often somebody began to end access: see _peers.pyx
+cdef Py_ssize_t access_ends     # how often a call began to end access: see _peers.pyx
 
 cdef int admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags, str called) except -1
 cdef bint reaches(Context context, Region region) except -1
@@ -27,7 +27,9 @@ cdef inline int refuse_unreachable(Region region, Stream stream) except -1:
 
 
 cdef inline int refuse_other_context(Region region, Stream stream) except -1:
-    """As `refuse_unreachable`, where access to the memory of another context does not help."""
+    """Like `refuse_unreachable`, for work that cannot use another context's memory even with
+    access.
+    """
     if not region.portable and region.memory.context is not stream.context:
         return refuse_context(region, stream)
     return 0

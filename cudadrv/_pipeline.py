@@ -220,7 +220,7 @@ class Pipeline:
     ) -> PipelineReport:
         """Send a source through the pipeline. Blocks until all results have arrived.
 
-        An exception, such as that of Ctrl-C, ends the run: it is raised when the queued work is
+        An exception, such as KeyboardInterrupt, ends the run: it is raised when the queued work is
         complete, and then every buffer and the pipeline can be used again. If waiting for this work
         fails, too, a note is added to the exception.
 
@@ -291,7 +291,7 @@ class Pipeline:
             if not stream.closed:
                 try:
                     stream.synchronize()
-                except ContextLostError as error:  # nothing is in use now; raised at the end
+                except ContextLostError as error:  # nothing is in use any more; raised at the end
                     found = error if error.call != "cudadrv" else found
                 stream.close()
         self._close_buffers()
@@ -496,7 +496,7 @@ class _FillsOfFile(_Ahead):
         self.fill(target, self.source.fileno(), self.start + index * target.nbytes)
 
     def ended(self, nbytes: int, target: LockedBuffer) -> int:
-        self.source.seek(nbytes, os.SEEK_CUR)  # the position is as after reading in order
+        self.source.seek(nbytes, os.SEEK_CUR)  # the position as if the file had been read in order
         return _whole_items(nbytes, target.itemsize)
 
 

@@ -148,7 +148,7 @@ class Text:
             kind, results, name, parameters = function.groups()
             if kind == "entry":
                 self.kernels[name] = _parameters(parameters or "")
-                known = self.directives.get(name, Directives())  # those of its declaration
+                known = self.directives.get(name, Directives())  # the directives of its declaration
                 self.directives[name] = _directives(head[function.end() :], known)
             bodies = self._bodies.setdefault(name, [])
             if body is None:
@@ -409,7 +409,7 @@ def _without_labels(text: str) -> str:
 
 
 def _directives(text: str, known: Directives) -> Directives:
-    """Return the directives in a text, and those of `known` that the text lacks."""
+    """Return the directives in a text, and the directives in `known` that the text lacks."""
     found = known
     for name, *numbers, other in _DIRECTIVE.findall(text):
         x, y, z = (_number(number) if number else 1 for number in numbers)

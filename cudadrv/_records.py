@@ -41,9 +41,9 @@ class LiveBuffer(NamedTuple):
 class PoolStats(NamedTuple):
     """The statistics of a pool: see `MemoryPool.stats`.
 
-    ``used_bytes`` are the bytes of blocks that live buffers have; ``cached_bytes`` those of blocks
-    that the pool keeps; ``peak_bytes`` the maximum of ``used_bytes`` so far. ``hits`` counts the
-    allocations that found memory in the pool, ``misses`` those that did not.
+    ``used_bytes`` are the bytes of blocks that live buffers have; ``cached_bytes`` are the bytes of
+    blocks that the pool keeps; ``peak_bytes`` the maximum of ``used_bytes`` so far. ``hits`` counts
+    the allocations that found memory in the pool, ``misses`` those that did not.
     """
 
     used_bytes: int

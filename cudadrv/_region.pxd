@@ -44,7 +44,7 @@ cdef class Region:
     cdef tuple sizes                # the shape, or None for (count,)
     cdef own_box *box               # NULL, or which of the bytes: see _box
     cdef tuple steps                # of a box: the strides of the shape, in bytes
-    cdef tuple ranges               # of a part by an index: where in the whole it is, for messages
+    cdef tuple ranges               # of a part by an index: its position in the whole, for messages
     cdef uint32_t moved_at          # the line that moved the buffer
     cdef object __weakref__
 
@@ -83,13 +83,13 @@ cdef inline bint grows(Region region) noexcept:
 
 
 cdef inline bint is_region(object given) noexcept:
-    """As isinstance(given, Region), but faster for the last two classes."""
+    """Like isinstance(given, Region), but faster for the last two classes."""
     return type(given) is last_class or type(given) is class_before or is_other_region(given)
 
 
 cdef inline int check_region(Region region) except -1:
-    """As `usable`, inlined for the fast path."""
-    # `unusual` also says that the memory may have shrunk.
+    """Like `usable`, inlined for the fast path."""
+    # `unusual` is also set if the memory may have shrunk.
     if unlikely(region.memory is None or region.moved or region.memory.state.unusual
                 or not is_usable(region.memory.context)):
         region.usable()
@@ -162,7 +162,8 @@ cdef inline int queue(
     """Issue an operation, or raise the exception that says why it was refused.
 
     After this, the caller owns the snapshot `request.issued`. `used` is the region of the first
-    access, and `other` that of the second one; or `used` is a list of the regions of all accesses.
+    access, and `other` the region of the second one; or `used` is a list of the regions of all
+    accesses.
     """
     reason = issue(operation, stream, NULL, False)
     if unlikely(reason):

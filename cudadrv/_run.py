@@ -21,7 +21,7 @@ from cudadrv._library import software_path
 from cudadrv._run_report import as_json, as_text, problems, read
 
 PROGRAM = f"python -m {__package__} run"
-USAGE, CANNOT_EXECUTE, NOT_FOUND = 2, 126, 127  # exit statuses, like those of env and timeout
+USAGE, CANNOT_EXECUTE, NOT_FOUND = 2, 126, 127  # exit statuses, as of env and timeout
 SIGNALLED = 128  # plus the number of the signal, as in shells
 FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 FROM_KEYS = ("SIGINT", "SIGQUIT")  # a terminal sends these to all processes in its foreground
@@ -118,7 +118,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def checked_settings(options: argparse.Namespace) -> str:
-    """Return the settings of the environment and those of the options, which take precedence."""
+    """Return the settings of the environment and of the options; the options take precedence."""
     given = {name: getattr(options, name) for name in SETTINGS}
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
@@ -187,7 +187,8 @@ def place_in(folder: Path, settings: str, command: Sequence[str]) -> Place:
 
 
 def folder_for_reports(folder: Path) -> Path:
-    """Make a folder for reports: in ``folder``, or in that of the run that started this process.
+    """Make a folder for reports: in ``folder``, or in the folder of the run that started this
+    process.
 
     The outer run then also reports what this run has found.
     """

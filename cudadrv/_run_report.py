@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MOST_FUNCTIONS, MOST_TEXTS = 6, 3  # the most that are printed; the JSON has all
+MOST_FUNCTIONS, MOST_TEXTS = 6, 3  # at most this many are printed; the JSON has all
 LONGEST_COMMAND = 60
 PRIVATE = "cuGetExportTable"
 
@@ -105,7 +105,7 @@ def read_process(file: Path) -> Process | None:
     noted = {name: [record[name] for record in records if name in record] for name in NOTES}
 
     def counted(name: str) -> dict[str, int]:
-        # Without numbers, each function that was called counts once.
+        # If the driver kept no numbers, each function that was called counts once.
         return {
             record[name]: numbers[record["place"]] if record["place"] < len(numbers) else 1
             for record in records

@@ -25,7 +25,7 @@ cdef str place(uint32_t site)
 
 
 cdef inline uint32_t site_of(PyThreadState *thread) noexcept:
-    """As `here`, for the thread that has this thread state. Inlined for the fast path."""
+    """Like `here`, for the thread that has this thread state. Inlined for the fast path."""
     cdef site_spot spot = site_spot_of(thread)
     cdef uint32_t site = site_known(sites, spot)
     return site if likely(site) else unknown_site(spot)

@@ -65,10 +65,11 @@ cdef enum Exposed:
 
 
 cdef inline int check_stream(Stream stream) except -1:
-    """As `usable`, inlined for the fast path."""
+    """Like `usable`, inlined for the fast path."""
     if unlikely(stream.order is NULL) or unlikely(
             (stream.order.state != OWN_OPEN) | (stream.thread != 0)
-            # The body of `is_usable`: a call of it would take a new reference to the context.
+            # The body of `is_usable`, repeated here because a call would take a new reference to
+            # the context.
             | stream.context.lost | cudadrv_table.attention):
         stream.usable()
     return 0
@@ -88,8 +89,8 @@ cdef bint no_capture_goes_on(Stream stream) noexcept nogil
 
 
 cdef inline bint takes_calls(Stream stream) noexcept:
-    """As `names_context`, also for streams whose handle other libraries have: asks the driver
-    whether they capture with it. False for default streams, which the driver does not find by
+    """Like `names_context`, but also for streams whose handle other libraries have: asks the driver
+    whether they are capturing with it. False for default streams, which the driver does not find by
     their handles.
     """
     return likely(names_context(stream)) or (

@@ -20,8 +20,8 @@ cdef class Knowledge:
 
 
 cdef class Token:
-    # The first fields are those of token_fields in recycled.h. The class must not have C methods,
-    # because Cython would then add a field before these.
+    # The first fields are the same as in token_fields of recycled.h. The class must not have C
+    # methods, because Cython would then add a field before these.
     cdef Stream stream
     cdef object source      # see `new_token`
     cdef object target

@@ -5,7 +5,7 @@ from cudadrv._engine cimport own_access, own_conflict, own_engine, own_request, 
 
 # A request that the engine has answered with OWN_MUST_WAIT.
 cdef struct Question:
-    own_engine *engine      # the process's engine, or that of a graph's plan
+    own_engine *engine      # the process's engine, or the engine of a graph's plan
     own_conflict *conflict  # of the last answer
     own_request *request    # NULL: the host asks for `access`
     const own_runs *runs    # of the request, or NULL

@@ -8,7 +8,7 @@ A buffer arrives as a copy: a new buffer of the same kind, shape, dtype and name
 device of the process that receives it. Sending reads the buffer, and is refused like any access of
 the host, if work that may write the buffer is not known to be complete.
 
-Outlives a call: whether this process is a worker, written once.
+State that outlives a call: whether this process is a worker, written once.
 """
 
 import pickle

@@ -1,8 +1,9 @@
 """Control of the software driver, for tests of programs that use cudadrv.
 
 All functions need the software driver (``CUDADRV_DRIVER=software``), and raise RuntimeError if
-another driver is loaded. The settings are those of the environment variable ``CUDADRV_SOFTWARE``.
-Under pytest, the fixtures of cudadrv's plugin call most of these functions: see docs/testing.md.
+another driver is loaded. The settings are the same as in the environment variable
+``CUDADRV_SOFTWARE``. Under pytest, the fixtures of cudadrv's plugin call most of these functions:
+see docs/testing.md.
 """
 
 import ctypes
@@ -179,7 +180,7 @@ def observe(value: object) -> None:
     Raises
     ------
     AssertionError
-        The value differs from that of the first schedule.
+        The value differs from the value in the first schedule.
 
     Examples
     --------
@@ -266,13 +267,13 @@ class Hazard(NamedTuple):
     ``kind`` is "race", "uninitialized" or "barrier". ``kernel`` is the name of the kernel;
     ``memory`` names the memory: a buffer, a variable, or shared memory, and for a wrong barrier the
     barrier, such as "barrier 0"; ``start`` and ``stop`` are byte offsets in the memory. ``first``
-    and ``second`` are the accesses, of a race in the order of the code; ``second`` is None if a
-    barrier is wrong at one place. For an uninitialized value, ``first`` is where it was read, or
-    None if no kernel has read it, and ``second`` where it was used: its ``mode`` is then such as
-    "condition of a branch", or "copy" for a copy to the host (with the line of Python). If a value
-    was updated by an atomic, ``second`` is None. ``benign`` is whether both accesses wrote, and the
-    later one stored the bytes that were there already. ``count`` is how often this happened at
-    these two lines, and ``text`` says all of this, and what to do.
+    and ``second`` are the accesses; those of a race are in the order of the code; ``second`` is
+    None if a barrier is wrong at one place. For an uninitialized value, ``first`` is where it was
+    read, or None if no kernel has read it, and ``second`` where it was used: its ``mode`` is then
+    such as "condition of a branch", or "copy" for a copy to the host (with the line of Python). If
+    a value was updated by an atomic, ``second`` is None. ``benign`` is whether both accesses wrote,
+    and the later one stored the bytes that were there already. ``count`` is how often this happened
+    at these two lines, and ``text`` says all of this, and what to do.
     """
 
     kind: str

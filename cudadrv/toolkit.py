@@ -122,8 +122,8 @@ def compile(
     TypeError
         An argument has the wrong type.
     ValueError
-        The arguments contradict each other; a str is a path rather than a source; a path is that of
-        a FIFO or a device; a text has a null character or half of a surrogate pair; or a file or an
+        The arguments contradict each other; a str is a path rather than a source; a path names a
+        FIFO or a device; a text has a null character or half of a surrogate pair; or a file or an
         option has characters that the shell of nvcc would interpret.
     OSError
         The file cannot be read.

@@ -26,7 +26,7 @@ stream.synchronize()
 assert np.array_equal(result.to_numpy(), np.arange(PART * (PARTS - 1), PART * PARTS))
 
 # A prefetch moves a part before its use; afterwards the part goes back, to make room for the next.
-# So parts come and go in whole pieces, and not page by page.
+# So the driver moves whole parts, and not single pages.
 concurrent = device.attribute("concurrent_managed_access")
 for number, part in enumerate(parts):
     if concurrent:  # other devices take no prefetches

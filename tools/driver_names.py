@@ -23,8 +23,8 @@ TABLE = ROOT / "docs" / "software-driver-functions.md"
 HEADERS = ("cuda.h", "cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
 # Headers of other projects that these include. Names of functions do not depend on them.
 EMPTY_HEADERS = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
-# With each of these options, the headers declare other names: all versions, or those of the
-# per-thread stream.
+# With each of these options, the headers declare other names: of all versions, or of the functions
+# for the per-thread default stream.
 MODES = ("", "-D__CUDA_API_VERSION_INTERNAL", "-D__CUDA_API_PER_THREAD_DEFAULT_STREAM")
 PROTOTYPE = re.compile(r"\bCUresult\s+(?:CUDAAPI\s+)?(cu\w+)\s*\(")
 
@@ -47,8 +47,8 @@ of `cuda.h`, and of the headers for the profiler and for graphics (`cudaProfiler
 that are not implemented return `CUDA_ERROR_NOT_SUPPORTED`, whatever their arguments, and are
 counted (`cudadrv.testing.unsupported_calls()`); `cuGetProcAddress` does not find them.
 
-Where several versions of a function exist, the table names those that are implemented. The missing
-ones are mostly of before CUDA 4, when addresses had 32 bits.
+Where several versions of a function exist, the table names those that are implemented. Most of the
+missing versions are from before CUDA 4, when addresses had 32 bits.
 """
 
 

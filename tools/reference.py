@@ -155,9 +155,11 @@ def with_docstring(node: ast.stmt, text: str | None, shown: Collection[str] = ()
 
 
 def own_docstring(thing: type, name: str) -> str | None:
-    """Return the docstring of a member; None for one that Python gives to every such method."""
+    """Return the docstring of a member; None for a docstring that Python gives to every method of
+    that name.
+    """
     found = inspect.getattr_static(thing, name, None)
-    text = getattr(getattr(found, "__func__", found), "__doc__", None)  # not that of classmethod
+    text = getattr(getattr(found, "__func__", found), "__doc__", None)  # not classmethod's
     if any(text == getattr(getattr(other, name, None), "__doc__", None) for other in STANDARD):
         return None
     return inspect.cleandoc(text) if text else None
@@ -236,7 +238,7 @@ def joined(functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
 
 
 def members(sources: Sources, thing: type, node: ast.ClassDef) -> list[ast.stmt]:
-    """Return the members of a class, and those of its bases that are not public."""
+    """Return the members of a class, and the members of its bases that are not public."""
     made: list[ast.stmt] = []
     for base in thing.__bases__:
         if base.__module__.startswith("cudadrv.") and base.__name__ not in names("cudadrv"):

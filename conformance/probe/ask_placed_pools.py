@@ -1,4 +1,4 @@
-"""Pools of memory that is not a device's own: of the host, of its nodes, and of managed memory."""
+"""Pools of memory that is not device memory: of the host, of its nodes, and of managed memory."""
 
 import ctypes
 

@@ -1,7 +1,7 @@
 """Structures that are all zero, and arrays of no items: programs pass them to get defaults.
 
-Other sections ask this about the functions of their subjects, too: copies of nothing, access of no
-place, batches of no operation.
+Other sections also ask this about the functions of their own subjects: copies of nothing, access of
+no place, batches of no operation.
 """
 
 import ctypes

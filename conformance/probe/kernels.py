@@ -140,8 +140,8 @@ CHAIN_GOES_ON = {"addc": "%rd3, %rd4", "subc": "%rd3, %rd4"} | {
 def chain(name, first, second, bits):
     """A kernel of two instructions with a carry between them.
 
-    The kernel stores the result of the second instruction, and the carry of this instruction as
-    addc and as subc read it.
+    The kernel stores the result of the second instruction, and that instruction's carry as addc and
+    as subc read it.
     """
     r = "%rd" if bits == 64 else "%r"
     given, following = CHAIN_BEGINS[first], CHAIN_GOES_ON[second]

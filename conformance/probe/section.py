@@ -68,7 +68,7 @@ class Section:
 
 
 def say(value):
-    """Turns an answer into text, the same for each run."""
+    """Turns an answer into text that is the same in each run."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

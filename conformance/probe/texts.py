@@ -1,4 +1,4 @@
-"""Correct and wrong PTX texts. The name of each says what is special about it."""
+"""Correct and wrong PTX texts. The name of each text says what is special about it."""
 
 from kernels import EMPTY, HEAD, TEXT, VARIABLES, entry
 

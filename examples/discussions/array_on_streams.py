@@ -25,8 +25,8 @@ def double(column: cu.DeviceBuffer, stream: cu.Stream, count: int = ROWS) -> Non
 for column, stream in zip(columns, streams, strict=True):
     double(column, stream)
 
-# Two streams on the same column conflict. A library that waits here without a word makes programs
-# slow; one that does nothing makes them wrong. This is an error, with both lines.
+# Two streams on the same column conflict. A library that silently waits here makes programs slow; a
+# library that does nothing makes them wrong. This is an error, with both lines.
 try:
     double(columns[0], streams[1])
 except cu.BufferBorrowedError as error:

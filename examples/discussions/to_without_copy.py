@@ -18,7 +18,8 @@ address = weights.address
 assert weights.to(device) is weights
 assert weights.address == address
 
-# Who synchronizes after `.to("host")`? Whoever forgets to is told so, at the line that reads.
+# Who synchronizes after `.to("host")`? A program that forgets to is told so, at the line that
+# reads.
 batch.fill_async(3, stream)
 batch.to("host", stream=stream)
 try:

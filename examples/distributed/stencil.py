@@ -21,7 +21,7 @@ import cudadrv as cu
 BLOCK = 256
 OPPOSITE = {"above": "below", "below": "above"}
 # out[y][x] = 0.25 * ((up + down) + (left + right)) of in[y + 1][x]; the outer columns stay as they
-# are. The roundings are those of NumPy, so the results are equal, bit by bit.
+# are. The rounding is the same as in NumPy, so the results are equal bit by bit.
 PTX = """
 .version 6.4
 .target sm_75
@@ -201,8 +201,9 @@ def with_devices(options, size):
 
 
 class Messages:
-    """A part whose neighbours are in other processes. `exchange` sends rows and returns those of
-    the neighbours, by side."""
+    """A part whose neighbours are in other processes. `exchange` sends rows and returns the
+    neighbours' rows, by side.
+    """
 
     def __init__(self, part, sides, exchange):
         self.part, self.exchange = part, exchange

@@ -1,6 +1,7 @@
 """Frames go through two slots of a device, with cuda.core. With `careless`, a wait is missing.
 
-The program without cudadrv, and its mistake, are those of numba_frames.py. This finds the mistake:
+numba_frames.py has the same program, with the same mistake; neither uses cudadrv. This command
+finds the mistake:
 
     python -m cudadrv explore -- python examples/interop/core_frames.py careless
 """

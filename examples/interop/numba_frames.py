@@ -1,6 +1,7 @@
 """Frames go through two slots of a device: numba sends one while the kernel works on the other.
 
-With `careless`, a wait is missing. The result may still be right, also on a GPU. This finds out:
+With `careless`, a wait is missing. The result may still be right, also on a GPU. This command
+finds the mistake:
 
     python -m cudadrv explore -- python examples/interop/numba_frames.py careless
 """

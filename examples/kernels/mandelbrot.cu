@@ -1,7 +1,7 @@
 // After how many steps of z = z * z + c a point c leaves the circle of radius 2.
 
-// Multiplications and additions are rounded one by one (no fused ones), so that the numbers of steps
-// are those of any other IEEE arithmetic.
+// Multiplications and additions are rounded one by one (no fused ones), so that the numbers of
+// steps are the same as in any other IEEE arithmetic.
 extern "C" __global__ void mandelbrot(unsigned short *steps, unsigned int rows, unsigned int columns,
                                       double left, double top, double distance, int most)
 {

@@ -22,7 +22,9 @@ def scan(data: Ints) -> Ints:
 
 
 def scan_in_place(module: cu.Module, buffer: cu.DeviceBuffer) -> None:
-    """Queue running sums on the current stream: in blocks, of their totals, then both added."""
+    """Queue running sums on the current stream: in each block, then of the blocks' totals, then
+    their sum.
+    """
     blocks = -(-buffer.count // BLOCK)
     totals = cu.DeviceBuffer(blocks, "i4", name=f"totals of {blocks}")
     # Source and result are the same buffer here. It is passed as written, because reads and writes

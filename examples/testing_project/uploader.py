@@ -63,5 +63,5 @@ def arrived(tokens: Iterable[cu.Token]) -> int:
 
 
 def arrived_careless(tokens: Iterable[cu.Token]) -> int:
-    """As `arrived`, without a wait: on a fast GPU, all copies happen to be complete."""
+    """Like `arrived`, without a wait: on a fast GPU, all copies happen to be complete."""
     return sum(token.done for token in tokens)

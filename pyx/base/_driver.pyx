@@ -3,9 +3,9 @@
 `cudadrv._library` decides which library is opened, and `cudadrv._errors` turns statuses into
 exceptions.
 
-Outlives a call: the call table, and whether the driver is the software driver, written once
-(the GIL guards them); the name of the function that failed last, and what the driver logged then
-(thread-local).
+State that outlives a call: the call table, and whether the driver is the software driver, written
+once (the GIL guards them); the name of the function that failed last, and what the driver logged
+then (thread-local).
 """
 
 import os

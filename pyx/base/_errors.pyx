@@ -1,6 +1,7 @@
 """Errors: the exceptions, and the functions that raise them for a driver's status.
 
-Outlives a call: texts of statuses, and `CUresult` once it is loaded (the GIL guards them).
+State that outlives a call: texts of statuses, and `CUresult` once it is loaded (the GIL guards
+them).
 """
 
 import operator
@@ -101,7 +102,7 @@ class CudaOutOfMemoryError(CudaError, MemoryError):
 
 
 class CudaNotFoundError(CudaError, LookupError):
-    """The given name was not found, such as that of a kernel in a module."""
+    """The given name was not found, for example the name of a kernel in a module."""
 
 
 class CudaImageError(CudaError):

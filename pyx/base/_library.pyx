@@ -1,6 +1,7 @@
 """Library: chooses a libcuda.so.1 by CUDADRV_DRIVER, and opens it on first use.
 
-Outlives a call: the path of the open library (guarded by a lock, held while it is opened).
+State that outlives a call: the path of the open library (guarded by a lock, held while it is
+opened).
 """
 
 import os

@@ -1,7 +1,7 @@
 """Call sites: which line of the user's program made a call.
 
-Outlives a call: code objects and their lines, by number, and prefixes of files that are skipped
-(the GIL guards them).
+State that outlives a call: code objects and their lines, by number, and prefixes of files that are
+skipped (the GIL guards them).
 """
 
 import os

@@ -521,7 +521,7 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError
-            There is no stream. Other errors are those of `copy_from`.
+            There is no stream. `copy_from` lists the other errors.
 
         Driver functions: those of `copy_from` that do not wait.
         """
@@ -592,7 +592,7 @@ cdef class Buffer(Region):
     def fill_async(self, value, stream=None):
         """Queue a fill. Does not wait for it. Returns a Token.
 
-        Parameters, errors and driver functions are those of `fill`; ``stream`` is that of
+        Parameters, errors and driver functions are as for `fill`; ``stream`` is as for
         `copy_from_async`.
         """
         cdef unsigned char[16] item
@@ -603,10 +603,10 @@ cdef class Buffer(Region):
     def to(self, place, *, bint copy=False, kind=None, stream=None):
         """Return a buffer with the same items that can be used at a place: this one or a new one.
 
-        The result is of the kind that belongs to the place: a UnifiedBuffer stays one, and its
-        pages are moved; otherwise it is a DeviceBuffer for a device, and a LockedBuffer for the
-        host. If this buffer is of that kind and at the place, it is the result. Otherwise a new
-        buffer gets a copy of the items, with the shape and the name.
+        The result has the default kind of the place: a UnifiedBuffer stays one, and its pages are
+        moved; otherwise it is a DeviceBuffer for a device, and a LockedBuffer for the host. If this
+        buffer is of that kind and at the place, it is the result. Otherwise a new buffer gets a
+        copy of the items, with the shape and the name.
 
         Without ``stream`` the call blocks until the result can be used. The move or copy runs on
         the current stream, else on an internal one, as for `copy_from`. With ``stream`` the move or
@@ -773,7 +773,7 @@ cdef class Buffer(Region):
         stream : Stream or None
             The stream on which the library queues its work. May be left out inside a
             ``with stream:`` block. None means that the library's work is not on a stream, such as
-            that of MPI. Then all conflicting work has to be known to be complete.
+            the work of MPI. Then all conflicting work has to be known to be complete.
         shape, strides : tuple of int, optional
             The shape of the array that the library gets, and its strides in bytes. Default: those
             of the buffer, in C order.

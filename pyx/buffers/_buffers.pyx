@@ -3,7 +3,7 @@
 Arrays, memoryviews and other objects through which the host reaches the bytes borrow them for as
 long as they live. The engine records each such borrow as an export (`open_view`).
 
-Outlives a call: whether single items may be used (a context variable).
+State that outlives a call: whether single items may be used (a context variable).
 """
 
 import collections
@@ -335,7 +335,8 @@ cdef class HostBuffer(Buffer):
         if verb == "export":
             access.effect = OWN_USES
         while True:
-            # The turn is counted before the view opens, so that a failure drops no discards.
+            # The migration is counted before the view opens, so that a failure does not lose the
+            # record of discarded bytes.
             if self.kind.managed and not counted:
                 counted = _count_turn(self, &access)
             answer = own_export_open(engine, &access, here(), view, &conflict)
@@ -427,7 +428,7 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
 
 
 cdef bint _copy_box(HostBuffer buffer, array, bint inward) except -1:
-    """As `_copy`, for a box and an array of its shape."""
+    """Like `_copy`, for a box and an array of its shape."""
     ours = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, not inward, True), 0,
                       buffer.steps)
     if inward:
@@ -885,7 +886,7 @@ cdef class UnifiedBuffer(HostBuffer):
         Raises
         ------
         TypeError, ValueError
-            There is no stream; there is no such place; the device, or that of the stream, has no
+            There is no stream; there is no such place; the device, or the stream's device, has no
             ``concurrent_managed_access``; ``"host:N"`` with a driver before CUDA 13.0, or on the
             legacy default stream.
         BufferClosedError
@@ -936,7 +937,7 @@ cdef class UnifiedBuffer(HostBuffer):
     def discard_and_prefetch(self, place, stream=None):
         """Queue a discard, and a move of the pages to where they will be written next.
 
-        As `discard` and then `prefetch`, but nothing is copied. Does not wait for it. A driver
+        Like `discard` and then `prefetch`, but nothing is copied. Does not wait for it. A driver
         before CUDA 13.0 only prefetches, and so copies the contents.
 
         Parameters
@@ -1116,8 +1117,8 @@ capacity=None, accessible_by=None)\n--\n
         """Make a buffer with two or more dimensions whose rows are aligned, with gaps between them.
 
         Each row begins at a multiple of the device's TEXTURE_ALIGNMENT; ``strides`` says how many
-        bytes the rows are apart. The memory is that of any other buffer. The contents are undefined
-        at first.
+        bytes the rows are apart. The memory comes from the same places as the memory of other
+        buffers. The contents are undefined at first.
 
         Parameters
         ----------
@@ -1235,9 +1236,9 @@ capacity=None, accessible_by=None)\n--\n
     def to_numpy(self, *, stream=None):
         """Copy the items into a new array of the buffer's shape. Blocks until the copy is complete.
 
-        As `Buffer.copy_to` with a new array. The copy runs on the given stream, else on the current
-        stream, else on an internal stream; on the internal stream, the copy is refused while
-        unfinished work may write the items.
+        Like `Buffer.copy_to` with a new array. The copy runs on the given stream, else on the
+        current stream, else on an internal stream; on the internal stream, the copy is refused
+        while unfinished work may write the items.
 
         Parameters
         ----------
@@ -1263,8 +1264,9 @@ capacity=None, accessible_by=None)\n--\n
 
     def __iter__(self):
         """__iter__($self, /)\n--\n
-        Iterate over the rows of a buffer with several dimensions. Raises TypeError for one with one
-        dimension, because the host cannot read the memory of a device."""
+        Iterate over the rows of a buffer with several dimensions. Raises TypeError for a buffer
+        with one dimension, because the host cannot read the memory of a device.
+        """
         if self.sizes is not None and len(self.sizes) > 1:
             return map(self.__getitem__, range(len(self)))
         raise TypeError("the host cannot read a DeviceBuffer; copy it: buffer.copy_to(array)")

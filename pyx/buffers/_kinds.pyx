@@ -1,7 +1,7 @@
 """Buffers of a kind that is chosen elsewhere: `memory` blocks, `empty`, `zeros`, `from_array`.
 
-Outlives a call: the kind in force (a context variable); the kind that CUDADRV_MEMORY names (the GIL
-guards it).
+State that outlives a call: the kind in force (a context variable); the kind that CUDADRV_MEMORY
+names (the GIL guards it).
 """
 
 cimport cython
@@ -83,7 +83,7 @@ def empty(
     dtype : dtype-like, optional
         As for `DeviceBuffer`; default: bytes.
     kind : "device", "locked" or "unified", optional
-        For this buffer alone; default: that of the innermost `memory` block.
+        For this buffer alone; default: the kind of the innermost `memory` block.
     stream, device, name, pooled
         As for the class: the buffer is allocated in the order of the stream.
 
@@ -102,7 +102,7 @@ def zeros(
 ):
     """Make a buffer of zeros, of the kind that `memory` chooses. Blocks until the fill is complete.
 
-    As `empty`; the fill runs on ``stream``, as for `Buffer.fill`. Raises what `empty` and
+    Like `empty`; the fill runs on ``stream``, as for `Buffer.fill`. Raises what `empty` and
     `Buffer.fill` raise.
 
     Driver functions: those of the class and of `Buffer.fill`.

@@ -1,7 +1,7 @@
 """DLPack: capsules in both directions, versioned and unversioned, and the C exchange API.
 
-Outlives a call: the exports that their consumers have ended (a list without a lock, in dlpack.h);
-the table of the C exchange API, written once.
+State that outlives a call: the exports that their consumers have ended (a list without a lock, in
+dlpack.h); the table of the C exchange API, written once.
 """
 
 import operator

@@ -4,8 +4,8 @@ A loan begins with its block or its first export, and ends when the block and al
 ended. Everything that the borrower has queued on the stream by then counts as one use of the memory
 on that stream.
 
-Outlives a call: loans that could not be ended, loans whose `Loan` has died, and an event of each
-context for loans to blocking streams (the GIL guards them).
+State that outlives a call: loans that could not be ended, loans whose `Loan` has died, and an event
+of each context for loans to blocking streams (the GIL guards them).
 """
 
 import operator
@@ -55,7 +55,7 @@ cdef object MOST = (1 << 63) - 1
 
 cdef enum:  # the states of a `with` block
     FRESH
-    BUSY    # a thread begins or ends the block, or its end has failed
+    BUSY    # a thread is beginning or ending the block, or has failed to end it
     ENTERED
     LEFT
 
@@ -76,7 +76,7 @@ cdef Lent _lend(Region region, Stream stream, Borrower borrower, bint readonly, 
 
 
 cdef Lent _renewed(Region region, Stream stream, Borrower borrower, bint readonly):
-    """Return the loan of an export that has just ended, if it serves for a new one; else None.
+    """Return the loan of an export that has just ended, if a new export can continue it; else None.
 
     A program that exports a buffer in each round of a loop, always to the same stream, would
     otherwise end and begin the same loan in each round. Until the engine has recorded the end of a
@@ -392,7 +392,7 @@ cdef class Loan:
         """Begin the loan, unless an array has begun it, and return the buffer's address."""
         if self.block != FRESH:
             raise RuntimeError("this block has been entered already; call lend() again")
-        self.block = BUSY  # before anything that lets other threads in
+        self.block = BUSY  # before any step that lets other threads run
         try:
             self.entered = self.hold()
         except BaseException:
@@ -796,7 +796,7 @@ cdef tuple device_pair(device_of_dlpack device):
 
 
 cdef int _check_exported(Region region) except -1:
-    """As `check_region`, but does not end returned loans, because `_renewed` may use them again."""
+    """Like `check_region`, but does not end returned loans: `_renewed` may use them again."""
     if region.memory is None or region.moved or region.memory.state.unusual \
             or not is_alive(region.memory.context):
         region.usable()

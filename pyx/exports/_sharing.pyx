@@ -4,8 +4,8 @@ A process that shares a buffer has a board: memory that other processes map. Eac
 on the board, which says whether the ticket was opened, by which process, and whether that process
 has given the buffer back. One event, which both processes record, orders their work.
 
-Outlives a call: the board, its free slots, what is shared, the owners of tickets that were opened,
-and events that later tickets use again (the GIL guards them).
+State that outlives a call: the board, its free slots, what is shared, the owners of tickets that
+were opened, and events that later tickets use again (the GIL guards them).
 """
 
 import errno
@@ -68,7 +68,7 @@ cdef str BOARD = "cudadrv-board"
 cdef str LOCKED_SEGMENT = "cudadrv-locked"
 
 cdef enum:
-    SLOTS = 1 << 16         # slots of a board: the most tickets of a process that have not ended
+    SLOTS = 1 << 16         # slots of a board; each unfinished ticket takes one
     SLOT_BYTES = 32
     STARTED = 8             # offset in a slot: the start time of the process that has the buffer
     DIGEST = 16             # offset in a slot: the digest of the ticket
@@ -384,7 +384,7 @@ cdef bint _borrower_has_ended(Shared shared) except -1:
 
 
 cdef int _file_of_borrower(Shared shared) except -2:
-    """As `_pidfd_of`, for the process that has the buffer."""
+    """Like `_pidfd_of`, for the process that has the buffer."""
     cdef uint64_t pid = _word(shared.slot) >> 8
     cdef int file
     if shared.borrower == pid:
@@ -732,8 +732,8 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
         # the work was complete, the event never completes.
         stream.wait_for(shared.before)
     else:
-        # In the driver, the last record of the event may be the other process's; in the engine, the
-        # last record is that of `share`.
+        # The driver's event may have been recorded by the other process since; the engine's event
+        # still stands for the record that `share` made.
         stream.wait_for(_for_stream(shared.event, stream))
     borrow(region, &access, OWN_WRITE)
     access.start, access.stop = shared.loan.start, shared.loan.stop
@@ -831,7 +831,7 @@ cdef class Claim:
             return
         mine = self.pid << 8
         if not self.used:
-            self.board.store(self.slot + STARTED, 0)    # the next process will store its own
+            self.board.store(self.slot + STARTED, 0)    # the next process will store its start time
             self.board.swap(self.slot, OPEN | mine, OFFERED)
         elif not self.board.swap(self.slot, OPEN | mine, GONE | mine):
             self.board.swap(self.slot, RETURNED | mine, RETURNED_GONE | mine)

@@ -1,9 +1,10 @@
 """Graph: operations that are captured or added, and their launches.
 
 A graph is a template: it runs nothing and borrows nothing, but keeps its memory open. A launch is
-one operation. The accesses of a launch are the union, by range, of those of the graph's nodes.
+one operation. The accesses of a launch are the union, by range, of the accesses of the graph's
+nodes.
 
-Outlives a call: names of launches that may be unfinished (the GIL guards them).
+State that outlives a call: names of launches that may be unfinished (the GIL guards them).
 """
 
 import operator
@@ -100,7 +101,9 @@ cdef str _name_at(NodeNames names, size_t memory, uint64_t start, uint64_t stop,
 @cython.final
 @cython.no_gc
 cdef class Accesses:
-    """What the nodes of a graph use, each by itself and joined. Several Uses may share it."""
+    """What the nodes of a graph use: the uses of each node, and all uses joined. Several Uses may
+    share it.
+    """
 
     def __dealloc__(self):
         free(self.each)
@@ -110,7 +113,7 @@ cdef class Accesses:
 @cython.final
 @cython.no_gc_clear
 cdef class Uses:
-    """What launches of a graph use. A graph shares its Uses with executables that do the same."""
+    """What launches of a graph use. A graph shares its Uses with executables that use the same."""
 
     cdef str called(self, own_access *access):
         """Return the name of an access in messages: a buffer, and a node that uses it."""
@@ -205,7 +208,7 @@ cdef Uses uses_of(list nodes, list every, str graph, Context context, dict disab
 
 
 cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
-    """Return `former` with a node in the place of another one that has the same accesses."""
+    """Return a copy of `former` in which a node is replaced by another with the same accesses."""
     cdef Uses uses = Uses.__new__(Uses)
     uses.nodes = uses.every = replaced(former.nodes, old, new)
     if former.every is not former.nodes:
@@ -220,7 +223,7 @@ cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
 
 
 cdef list replaced(list nodes, GraphNode old, GraphNode new):
-    """Return the list with a node in the place of another one, which is in the list."""
+    """Return a copy of the list in which a node is replaced by another one."""
     cdef list found = list(nodes)
     cdef Py_ssize_t i = old.index   # nodes in bodies come between other nodes
     while nodes[i] is not old:
@@ -230,7 +233,7 @@ cdef list replaced(list nodes, GraphNode old, GraphNode new):
 
 
 cdef void _add_accesses(Uses uses, GraphNode node, bint written) noexcept:
-    """Add the accesses of a node that write, if `written`, or else those that only read.
+    """Add those accesses of a node that write, or, if `written` is false, those that only read.
 
     The caller adds the reads first, because a node may read everything before it writes.
     """
@@ -370,7 +373,7 @@ cdef class Graph(Builder):
         """The order of the nodes: a tuple of pairs of `GraphNode`, ``(first, second)``.
 
         The second node of a pair runs after the first one. In a capture, orders that follow from
-        others are left out. These are the edges of the driver's graph, except those of loans: a
+        others are left out. These are the edges of the driver's graph, except the edges of loans: a
         loan stands for nodes that another library has captured.
         """
         cdef GraphNode node
@@ -415,8 +418,8 @@ cdef class Graph(Builder):
         that do not block, launches, records and waits on the stream are captured. Another stream
         joins when it waits for the stream, or for an event or a token of the capture; the captured
         stream has to wait for its work before the block ends. The operations are checked against
-        each other like those of streams. All other calls on these streams are refused. An exception
-        that ends the block discards the graph.
+        each other like operations on streams. All other calls on these streams are refused. An
+        exception that ends the block discards the graph.
 
         Parameters
         ----------
@@ -746,7 +749,8 @@ cdef class Graph(Builder):
         if _is_second(status) and made.conditional:
             if self.single is not None and not may_finish():
                 _refuse_during_captures(self)
-            _refuse_second(self)    # the first one was made before the graph got conditions
+            # The graph had no conditions yet when the first executable was made.
+            _refuse_second(self)
         self.context.check(status)
         self.single = single
         made.operation = graph_launch(self.label, uses.names)
@@ -862,7 +866,7 @@ cdef class Graph(Builder):
         if self.outer is None and _is_new(self) and not self.plan.conditions:
             _drop_driver_graph(self)    # the change has failed, and the graph is as it was
             self.context = None
-        self.plan.root().busy = None    # last: dropping the graph lets other threads in
+        self.plan.root().busy = None    # last, because dropping the graph lets other threads run
 
     cdef int begin(self, Capture capture) except -1:
         self.usable()
@@ -980,7 +984,8 @@ cdef tuple _drawn(Graph graph):
     cdef GraphNode node
     steps = []
     edges = []
-    # The edges first: another thread may add nodes, and every edge must have both of its nodes.
+    # The edges are read before the nodes: another thread may add nodes meanwhile, and every edge
+    # must have both of its nodes.
     for node, following in graph.edges:
         edges.append((node.index, (<GraphNode>following).index))
     for node in graph.nodes:

@@ -234,7 +234,7 @@ cdef int _disable_again(ExecutableGraph executable, list changes) except -1:
 
 
 cdef bint _pair(ExecutableGraph executable, Graph graph, list nodes) except -1:
-    """Check that the nodes of the graph can take the places of those of the executable.
+    """Check that the nodes of the graph can replace the nodes of the executable.
 
     The driver pairs nodes by their order and by the order of their edges. If these are the same in
     both graphs, it pairs each node with the one at the same index. Returns whether both orders are
@@ -567,14 +567,15 @@ cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange chang
     """
     cdef Uses uses = executable.uses
     cdef list nodes, every
-    # Making a launch has compared the contexts of its buffers with that of its kernel.
+    # When the launch was made, the contexts of its buffers were compared with the context of its
+    # kernel.
     if old.kind != LAUNCH_NODE \
             or (<Kernel>old.kernel).module.context is not executable.context:
         _refuse_other_context(executable, change.node)
     if _same_accesses(old, change.node):
         if Py_REFCNT(uses) == 2 and _fits_in_place(uses, old, change.node):
-            # Only the executable and the local variable refer to `uses`, no graph and no token. So
-            # its list of nodes may change.
+            # Only the executable and the local variable refer to `uses`; no graph and no token
+            # does. So its list of nodes may change.
             return None
         return _next(executable, uses_with(uses, old, change.node), executable.holdings)
     _refuse_conflicts(executable, change)
@@ -587,7 +588,7 @@ cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange chang
 
 
 cdef bint _fits_in_place(Uses uses, GraphNode old, GraphNode new) noexcept:
-    """Whether a Uses stays right if one of its nodes is replaced by one with the same accesses."""
+    """Whether a Uses stays correct if a node is replaced by another with the same accesses."""
     return uses.every is uses.nodes \
         and old.site_number == new.site_number and old.operation == new.operation
 

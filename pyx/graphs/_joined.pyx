@@ -1,7 +1,7 @@
 """JoinedCapture: operations that become a part of a graph which another library captures.
 
-Outlives a call: the plans of joined captures that were dropped without `close` (the GIL guards
-them).
+State that outlives a call: the plans of joined captures that were dropped without `close` (the GIL
+guards them).
 """
 
 cimport cython

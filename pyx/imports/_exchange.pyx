@@ -1,7 +1,7 @@
 """Exchange: arrays of other libraries as buffers, by DLPack and the CUDA Array Interface.
 
-Outlives a call: `_arguments`, arrays that launches have used, for as long as these arrays live, and
-`_recent`, a table that finds them quickly (the GIL guards both).
+State that outlives a call: `_arguments`, arrays that launches have used, for as long as these
+arrays live, and `_recent`, a table that finds them quickly (the GIL guards both).
 """
 
 import ctypes
@@ -65,7 +65,7 @@ def from_dlpack(array, stream=None, *, bint ordered=False):
     ----------
     array : object with ``__dlpack__``
         An array in device memory, page-locked memory or managed memory. If its rows have gaps
-        between them, as those of a part of an image, the buffer is a box; other arrays have to be
+        between them, as in a part of an image, the buffer is a box; other arrays have to be
         C-contiguous.
     stream : Stream, optional
         Default: the current one of a ``with stream:`` block, else the legacy default stream.
@@ -114,8 +114,8 @@ cdef object _import_dlpack(object array, object stream, bint ordered, bint noted
     if api is not NULL and api != &our_exchange:
         taken = take_exchanged(api, array)
         if taken.tensor.dtype.code == DL_COMPLEX:
-            # `__dlpack__` is called instead, because that of PyTorch refuses tensors that are only
-            # marked as conjugated.
+            # `__dlpack__` is called instead, because PyTorch's `__dlpack__` refuses tensors that
+            # are only marked as conjugated.
             taken = None
     if taken is None:
         device, ordinal = _dlpack_device(array)
@@ -253,7 +253,7 @@ cdef Region _region_over(
 
 
 cdef MemoryKind _kind_of(int device, Context context, CUdeviceptr address) except NULL:
-    """Return the kind of memory that DLPack describes as that of a device.
+    """Return the kind of memory, if DLPack describes the memory as memory of a device.
 
     Page-locked and managed memory may be described as memory of a device, or of the host.
     """
@@ -288,9 +288,9 @@ cdef str _name(object array):
 def from_cuda_array(array, stream=None, *, bint ordered=False):
     """Make a buffer over another library's array, without a copy, by the CUDA Array Interface.
 
-    Like `from_dlpack`. The interface can name a stream on which the array may be in use; if it
-    names none, that is the legacy default stream of the array's device. ``stream`` waits for that
-    stream, and the import counts as a write on ``stream``.
+    Like `from_dlpack`. The interface can name a stream on which the array may be in use; an array
+    whose interface names none may be in use on the legacy default stream of its device. ``stream``
+    waits for that stream, and the import counts as a write on ``stream``.
 
     Parameters
     ----------

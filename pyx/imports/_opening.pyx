@@ -1,6 +1,6 @@
 """Opening: buffers that another process has shared, and how buffers pass through multiprocessing.
 
-Outlives a call: the devices by their UUIDs (the GIL guards them).
+State that outlives a call: the devices by their UUIDs (the GIL guards them).
 """
 
 from cudadrv._device cimport Context, Device, context_of, default_context

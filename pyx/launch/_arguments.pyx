@@ -1,7 +1,7 @@
 # cython: nonecheck=True
 """Arguments of launches: checks them against the kernel, and packs them as the driver expects them.
 
-Outlives a call: the limits of each device (the GIL guards them).
+State that outlives a call: the limits of each device (the GIL guards them).
 """
 
 import ctypes
@@ -404,8 +404,8 @@ cdef Signature new_signature(str kernel, CUfunction function, Context context, o
 
     `text` is a tuple of the parameters that the kernel's PTX text declares, or None. Offsets and
     sizes come from the driver, or from the text if the driver cannot list them. Names and types
-    come from the text, if its offsets and sizes are those of the driver. Raises CudaError if text
-    and driver differ in the number of parameters, because a launch could then have too few
+    come from the text, if the text and the driver agree on offsets and sizes. Raises CudaError if
+    text and driver differ in the number of parameters, because a launch could then have too few
     arguments.
     """
     cdef Signature signature = Signature.__new__(Signature)
@@ -742,7 +742,7 @@ cdef tuple with_regions(
     An array of another library is replaced by a buffer over its memory, and the stream waits for
     the work of that library. Once the launch is queued, the caller passes `used` to
     `hold_arguments`. An array in `In`, `Out` or `InOut` is replaced by the buffer of its capture:
-    `captures` are those of `captures_of`, or None where such arrays cannot be passed.
+    `captures` is the result of `captures_of`, or None where such arrays cannot be passed.
     """
     cdef tuple found = PyTuple_New(count)
     cdef Capture capture
@@ -797,7 +797,7 @@ cdef bint _put_written(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, Py_ssize_t index,
     Packed *packed, unsigned char *place
 ) except -1:
-    """As `put_buffer`, for a buffer in `write`. Returns False for other values."""
+    """Like `put_buffer`, for a buffer in `write`. Returns False for other values."""
     cdef Region region = _written_in(
         signature, arguments, count, <object>arguments[index], index, packed)
     if region is None:
@@ -811,7 +811,7 @@ cdef Region add_written(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, object value,
     Py_ssize_t argument, Packed *packed
 ):
-    """As `add_operand`, for a buffer in `write`. Returns None for other values."""
+    """Like `add_operand`, for a buffer in `write`. Returns None for other values."""
     cdef Region region = _written_in(signature, arguments, count, value, argument, packed)
     if region is not None:
         add_operand(region, argument, packed)
@@ -954,7 +954,7 @@ cdef str describe_operand(Signature signature, Operand *operand):
 
 
 cdef str _described(Signature signature, Py_ssize_t argument, Region region):
-    """As `describe_operand`, for a region and the number of its argument."""
+    """Like `describe_operand`, for a region and the number of its argument."""
     if argument < 0:
         return f"borrows[{-1 - argument}] {region.describe()}"
     return f"{signature.called(argument)} {region.describe()}"

@@ -5,7 +5,7 @@ An `Operation` lists what it borrows. `issue` checks the operation, borrows the 
 driver calls, as for cudadrv's own operations. docs/cython.md is the page for users, and
 cudadrv/__init__.pxd has the declarations that stay stable for them.
 
-Outlives a call: the names of these operations, as C text (the GIL guards them).
+State that outlives a call: the names of these operations, as C text (the GIL guards them).
 """
 
 cimport cython
@@ -378,9 +378,9 @@ cdef tuple _described(tuple uses, list variables, tuple kernels):
 
 # ---- driver functions ----
 #
-# Other projects call these functions instead of those of _driver.pxd. Cython looks them up by name
-# when a module of another project is imported. So that module needs no call table, and still works
-# if cudadrv's call table has changed since the module was compiled.
+# Other projects call these functions instead of the functions in _driver.pxd. Cython looks them up
+# by name when a module of another project is imported. So that module needs no call table, and
+# still works if cudadrv's call table has changed since the module was compiled.
 
 cdef CUresult launch_prepared(void *prepared, CUstream stream) noexcept nogil:
     return launch_ready(<Prepared>prepared, stream)

@@ -1,7 +1,7 @@
 # cython: nonecheck=True
 """Kernel: a function of a module; its launches, and launches that are prepared in advance.
 
-Outlives a call: the shape of each kernel's last launch (the GIL guards it).
+State that outlives a call: the shape of each kernel's last launch (the GIL guards it).
 """
 
 import operator
@@ -165,7 +165,7 @@ cdef class Kernel:
     ):
         """Check and pack a launch once, so that it can be queued often: ``ready.launch(stream)``.
 
-        Parameters and errors are those of `launch`. Each launch checks whether the buffers may be
+        Parameters and errors are as for `launch`. Each launch checks whether the buffers may be
         used. Does not block.
 
         Returns
@@ -202,7 +202,7 @@ cdef class Kernel:
     def occupancy(self, block, shared_bytes=0):
         """Return how many blocks of this size a multiprocessor can run at the same time.
 
-        ``block``, ``shared_bytes`` and errors are those of `launch`.
+        ``block``, ``shared_bytes`` and errors are as for `launch`.
 
         Driver function: cuOccupancyMaxActiveBlocksPerMultiprocessor.
         """
@@ -456,7 +456,7 @@ cdef int _in_clusters(Kernel kernel, int blocks) noexcept:
 
 
 cdef tuple _suggest_required(Kernel kernel, object shared_bytes, object limit):
-    """As `Kernel.suggest_block`, for a kernel that requires a block."""
+    """Like `Kernel.suggest_block`, for a kernel that requires a block."""
     cdef Shape shape
     block = (kernel.takes.block[0], kernel.takes.block[1], kernel.takes.block[2])
     threads = product_of(kernel.takes.block)
@@ -702,7 +702,7 @@ cdef Token launch_packed(
 cdef Token _launch_captured(
     Kernel kernel, Shape *shape, Packed *packed, Stream stream, tuple uses
 ):
-    """As `launch_packed`, in a capture: the node keeps its buffers in their present size."""
+    """Like `launch_packed`, in a capture: the node keeps its buffers in their present size."""
     cdef Packed fixed = packed[0]
     cdef Room room = new_room(packed.operand_count * sizeof(Operand))
     cdef Py_ssize_t count = len(uses) - _count_borrows(packed)

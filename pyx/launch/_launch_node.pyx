@@ -1,6 +1,6 @@
 """Launches of kernels as nodes of graphs, and as changes of nodes.
 
-Outlives a call: a change that the next one uses again (the GIL guards it).
+State that outlives a call: a change that the next one uses again (the GIL guards it).
 """
 
 cimport cython

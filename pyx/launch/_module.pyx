@@ -1,6 +1,6 @@
 """Module: kernels and variables, loaded from PTX, a cubin or a fatbin.
 
-Outlives a call: the kernels and variables of each module (the GIL guards them).
+State that outlives a call: the kernels and variables of each module (the GIL guards them).
 """
 
 import difflib
@@ -211,7 +211,7 @@ cdef tuple _link(Context context, tuple inputs, list options, str called):
     finally:
         with nogil:
             status = in_cuLinkDestroy(context.raw, link)
-        report(status)  # the linked code is good all the same
+        report(status)  # a failure of the call does not affect the linked code
 
 
 cdef str _joined_text(tuple inputs):
@@ -246,7 +246,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
     name : str, optional
         Shown in messages.
     max_registers : int, optional
-        The most registers that a thread may use. This and the following options are those of the
+        The most registers that a thread may use. This and the following options are for the
         driver's compiler.
     optimization_level : int, optional
         From 0 to 4; default: 4.
@@ -307,13 +307,13 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         images : iterable of images, or of paths
             Each is PTX, a cubin or a fatbin as for `Module`, or the `pathlib.Path` of a file.
         device, name, max_registers, optimization_level, target, lineinfo, debug_info, verbose
-            As for `Module`; the options are those of the linker. ``name`` defaults to
+            As for `Module`; the options are for the linker. ``name`` defaults to
             ``"linked code"``.
 
         Returns
         -------
         Module
-            Its `log` is that of the linker. Names and types of parameters, and which variables a
+            Its `log` is the linker's log. Names and types of parameters, and which variables a
             kernel uses, are known if all images are PTX.
 
         Raises
@@ -347,7 +347,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
     def from_file(cls, path, **options):
         """Load a .ptx, .cubin or .fatbin file.
 
-        Options are those of `Module`; ``name`` defaults to the file's name. Raises OSError if the
+        Options are as for `Module`; ``name`` defaults to the file's name. Raises OSError if the
         file cannot be read, and what `Module` raises.
         """
         options.setdefault("name", os.path.basename(path))

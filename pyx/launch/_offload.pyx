@@ -2,10 +2,10 @@
 """Offload: arrays of the host that a device uses for a block, or for one launch.
 
 An array is *captured* while a block uses it, or while a launch has results that are not yet copied
-to the array: they have not come home.
+to the array.
 
-Outlives a call: `_captures`, the captures that have not ended, and those whose array could not be
-made writable again yet (the GIL guards it).
+State that outlives a call: `_captures`, the captures that have not ended, and those whose array
+could not be made writable again yet (the GIL guards it).
 """
 
 from threading import RLock
@@ -32,7 +32,7 @@ from cudadrv._token cimport Token
 from cudadrv._device import call_after_wait
 from cudadrv._errors import ContextLostError, OwnershipError
 
-# A subclass of ndarray can override its attributes, so those of ndarray itself are used.
+# A subclass of ndarray can override its attributes, so the getters of ndarray itself are used.
 cdef object _flags_of = np.ndarray.flags.__get__
 cdef object _base_of = np.ndarray.base.__get__
 cdef object _shape_of = np.ndarray.shape.__get__
@@ -99,7 +99,7 @@ def Out(array):
 def InOut(array):
     """Return an argument for `Kernel.launch`: a NumPy array whose items the kernel changes.
 
-    As `Out`, but the buffer begins with a copy of the items of the array.
+    Like `Out`, but the buffer begins with a copy of the items of the array.
     """
     return _argument(array, INOUT)
 
@@ -696,8 +696,8 @@ cdef class ResultToken:
         Raises
         ------
         OwnershipError
-            The program has made an array writable meanwhile; or an earlier call has failed to bring
-            the results home, and they are lost.
+            The program has made an array writable meanwhile; or an earlier call has failed to copy
+            the results to the arrays, and they are lost.
         ValueError
             An array has another size or layout than before, or its memory is read-only.
 

@@ -134,7 +134,7 @@ cdef list _joined(tuple sizes, tuple steps, tuple other, Py_ssize_t itemsize):
     """Return the fewest dimensions by which both arrays can be described, the innermost first.
 
     Each is a list of a size and the steps of both arrays. Dimensions of size 1 are left out. The
-    first dimension is that of the bytes of a row.
+    first dimension has the bytes of a row.
     """
     dimensions = [[itemsize, 1, 1]]
     for size, step, step2 in zip(reversed(sizes), reversed(steps), reversed(other)):

@@ -1,6 +1,6 @@
 """DriverPool: the driver's own memory pools, as the source of buffers.
 
-Outlives a call: closed pools whose memory is not freed yet (the GIL guards them).
+State that outlives a call: closed pools whose memory is not freed yet (the GIL guards them).
 """
 
 cimport cython

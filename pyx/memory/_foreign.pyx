@@ -1,6 +1,7 @@
 """Foreign: memory that cudadrv did not allocate, and the homes whose state it shares.
 
-Outlives a call: which homes have to be kept because bytes were given back (the GIL guards them).
+State that outlives a call: which homes have to be kept because bytes were given back (the GIL
+guards them).
 """
 
 from cudadrv._device cimport Context
@@ -96,7 +97,8 @@ cdef Memory _in_home(Memory memory, CUdeviceptr address, object owner):
 # ---- the state that foreign memory shares ----
 #
 # Arrays of another library may overlap each other, and may lie in a buffer of cudadrv. So all their
-# uses are recorded in one state: that of their home, the driver's allocation in which they lie.
+# uses are recorded in one state: the state of their home, which is the driver's allocation that
+# contains them.
 
 cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     """Return the home of these bytes, perhaps a new one.
@@ -190,7 +192,7 @@ cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except
 
 cdef enum:
     FEW_HOMES = 2       # a call looks at this many homes
-    MORE_HOMES = 4      # with MANY_HOMES it looks at this many: completing a home takes two looks
+    MORE_HOMES = 4      # with MANY_HOMES a call looks at this many: each home needs two looks
     MANY_HOMES = 1024   # with more homes, the driver is asked whether their work is complete
 
 cdef Memory _first_home = None  # a list of the homes that are kept, linked by `following`

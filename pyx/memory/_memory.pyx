@@ -1,7 +1,7 @@
 """Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it.
 
-Outlives a call: the list of live allocations, and the homes of those of other libraries (the GIL
-guards both).
+State that outlives a call: the list of live allocations, and the homes of other libraries'
+allocations (the GIL guards both).
 """
 
 from collections import Counter
@@ -518,7 +518,7 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
 
 
 cdef Memory live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
-    """As `owner_of`; with `borrowed`, return live memory that only borrows any of the bytes."""
+    """Like `owner_of`; with `borrowed`, return live memory that only borrows any of the bytes."""
     cdef void *each = _newest
     cdef Memory memory
     cdef CUdeviceptr first
@@ -708,7 +708,7 @@ cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept
 
 
 cdef bint _reuse(Memory memory, Stream stream) except -1:
-    """Take a block whose uses are all ordered before those of the new memory.
+    """Take a block whose uses are all ordered before the uses of the new memory.
 
     Returns False if there is none.
     """
@@ -769,12 +769,12 @@ cdef int _allocate_block(Memory memory) except -1:
 # before the next operation of the stream. The host must not access this block before that work is
 # complete, but a program that has just made a buffer does not know that it has to wait. So the
 # address of `unused` memory is chosen at its first use. If a stream uses the memory first, the
-# memory gets the address of that block, and its allocation counts as a write on the stream, like
-# that of a DeviceBuffer. If the host uses it first, the memory gets another block, which nothing
-# uses. Once chosen, an address never changes.
+# memory gets the address of that block, and its allocation counts as a write on the stream, as for
+# a DeviceBuffer. If the host uses it first, the memory gets another block, which nothing uses. Once
+# chosen, an address never changes.
 
 cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
-    """Choose the address of memory that a stream uses first: that of the block taken for it.
+    """Choose the address of memory that a stream uses first: the address of the block taken for it.
 
     Returns the address plus `start`, or 0 if the memory is empty or closed.
     """

@@ -1,7 +1,7 @@
-"""Memory kinds: a table with one row a kind, which says all by which the kind differs.
+"""Memory kinds: a table with one row a kind, which has everything in which kinds differ.
 
 Other modules ask the row: `memory.kind.ordered`, `memory.kind.free(...)`. They do not compare a
-memory's kind with a certain one, so a new kind is a row here, and a file for what no other kind
+memory's kind with a particular kind, so a new kind is a row here, and a file for what no other kind
 does. `tests/architecture/test_kinds.py` counts the comparisons that are left.
 """
 
@@ -112,7 +112,7 @@ cdef CUresult _destroy_event(
 
 # ---- the table ----
 #
-# What a row does not set is false or NULL.
+# Fields that a row does not set are false or NULL.
 
 cdef enum:
     DEVICE_POOL     # the numbers of the pools

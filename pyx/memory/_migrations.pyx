@@ -1,6 +1,6 @@
 """Migrations: how often managed memory changes sides, and limits for that.
 
-Outlives a call: the limit in force (a context variable).
+State that outlives a call: the limit in force (a context variable).
 """
 
 from warnings import warn
@@ -36,8 +36,8 @@ cdef class migration_limit:
     The limit also applies in the functions that the block calls; new threads start without one. Of
     nested blocks, the one entered last counts.
 
-    Raises TypeError or ValueError unless the count is a non-negative integer, and the action one of
-    the two words.
+    Raises TypeError or ValueError unless the count is a non-negative integer, and the action is one
+    of the two words.
     """
 
     def __cinit__(self, count, str action not None="raise"):

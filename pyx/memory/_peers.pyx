@@ -4,8 +4,8 @@ A kernel can use memory of another device only if its context has access to it; 
 would lose its context. So the access is checked before each launch, and does not end while a kernel
 may run. Copies between devices need no access.
 
-Outlives a call: which default pools `enable_access` has opened, and which accesses are being
-ended (the GIL guards both).
+State that outlives a call: which default pools `enable_access` has opened, and which accesses are
+being ended (the GIL guards both).
 """
 
 from libc.stdint cimport uint64_t

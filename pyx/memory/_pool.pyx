@@ -1,8 +1,8 @@
 """Pools: memory that a context keeps for the next buffer.
 
-Outlives a call: the blocks of each context, the list of all caches, whether any `DriverPool` was
-chosen, and the threads in which the program makes room (the GIL guards them); the chosen pools
-(context variables).
+State that outlives a call: the blocks of each context, the list of all caches, whether any
+`DriverPool` was chosen, and the threads in which the program makes room (the GIL guards them); the
+chosen pools (context variables).
 """
 
 cimport cython
@@ -170,7 +170,9 @@ cdef class Cache:
         _newest = <void *>self
 
     def __dealloc__(self):
-        """Drop the blocks: the driver frees their memory with the context, or `end_with` did."""
+        """Drop the blocks: the driver frees their memory with the context, or `end_with` has freed
+        it.
+        """
         global _newest
         cdef Block *block = self.all.newest
         if self.newer is not NULL:
@@ -404,7 +406,7 @@ cdef class MemoryPool:
     Memory of one kind that a context keeps for new buffers: ``context.pools.device`` and others.
 
     A buffer that is closed or dies leaves its memory to the pool. A new buffer of about the same
-    size gets the memory if all earlier uses of the memory are ordered before those of the new
+    size gets the memory if all earlier uses of the memory are ordered before the uses of the new
     buffer. For a buffer that is allocated on a stream (``stream=``, ``with stream:``), the earlier
     uses have to be ordered before the next operation of the stream. For other buffers, and for
     those that the host uses first, the host has to know that these uses are complete. Putting

@@ -1,8 +1,8 @@
 # cython: nonecheck=True
 """Region: some items of an allocation, the base of all buffers; and the dtypes of items.
 
-Outlives a call: dtypes that were looked up, and which classes the last buffers had (the GIL guards
-them).
+State that outlives a call: dtypes that were looked up, and which classes the last buffers had (the
+GIL guards them).
 """
 
 import sys
@@ -112,7 +112,7 @@ cdef object _ndarray = np.ndarray
 
 
 cdef bint is_ndarray(object given) noexcept:
-    """As isinstance(given, numpy.ndarray), but False for proxies, which claim it by `__class__`.
+    """Like isinstance(given, numpy.ndarray), but False for proxies, which claim it by `__class__`.
 
     NumPy would convert a proxy to an array that may be a copy, and so results would be lost.
     """
@@ -311,7 +311,7 @@ cdef class Region:
     def reshape(self, *shape):
         """Return a buffer over the same items with another shape, in C order; one size may be -1.
 
-        Arrays of the buffer have this shape: those of ``to_numpy``, of host views and of other
+        Arrays of the buffer have this shape: from ``to_numpy``, in host views, and in other
         libraries. Indices count along its dimensions.
 
         Raises ValueError if the number of items differs, if a size other than one -1 is negative,
@@ -502,7 +502,7 @@ cdef int shape_as(Region region, tuple sizes, tuple steps) except -1:
 
 
 cdef int lay_over(Region region, object dtype, tuple sizes, tuple steps) except -1:
-    """Let a new region, which has bytes as items, have items of a dtype with gaps between them."""
+    """Let a new region of bytes have items of a dtype instead, with gaps between them."""
     cdef Items items = items_of(dtype)
     region.dtype, region.itemsize, region.count = items.dtype, items.itemsize, 1
     for size in sizes:
@@ -512,7 +512,7 @@ cdef int lay_over(Region region, object dtype, tuple sizes, tuple steps) except 
 
 
 cdef int copy_layout(Region region, Region like) except -1:
-    """Give a new region, which has the items of another one, the same shape."""
+    """Give a new region the shape of another region, which has the same items."""
     if like.box is NULL:
         region.sizes = like.sizes
     else:

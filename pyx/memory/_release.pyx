@@ -10,8 +10,8 @@ The queue may be long, so a call that finds the GPU busy tries only a few pieces
 queue must not grow without bound: if much is in it, allocations delay the program until the GPU is
 idle.
 
-Outlives a call: the queue of memory to be freed, and the present limit of its length (the GIL
-guards both); in each context, the internal streams of this module.
+State that outlives a call: the queue of memory to be freed, and the present limit of its length
+(the GIL guards both); in each context, the internal streams of this module.
 """
 
 from time import monotonic, sleep
@@ -189,7 +189,7 @@ cdef enum:
 
 
 cdef bint wait_to_free(Context context, MemoryKind kind) except -1:
-    """As `finish_before_free`, but return False if the wait would never end."""
+    """Like `finish_before_free`, but return False if the wait would never end."""
     try:
         finish_before_free(context, kind)
     except OwnershipError:
@@ -349,7 +349,7 @@ cdef void release_later(
 cdef void release_part(
     object home, own_memory *state, size_t start, size_t stop, Context context, object owner
 ) noexcept:
-    """As `release_later`, for foreign memory that shares the state of `home`.
+    """Like `release_later`, for foreign memory that shares the state of `home`.
 
     Memory without an owner is queued, too. This keeps the home, so that a new buffer over these
     bytes finds the unfinished work.
@@ -490,7 +490,7 @@ cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
 
 
 cdef int drain_for_more() except -1:
-    """As drain(False), before an allocation: delays the program if the queue is crowded.
+    """Like drain(False), before an allocation: delays the program if the queue is crowded.
 
     Without a delay, a program that allocates and drops memory without ever waiting for the GPU
     could need more and more memory. The delay is short, because the GPU may be waiting for this

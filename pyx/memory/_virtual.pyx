@@ -4,7 +4,7 @@ Memory that grows keeps its address: it reserves addresses for all that it may b
 memory to the first of them. The functions here call the driver, and know neither buffers nor the
 engine. After a failed call, a span is as before, or has more memory than its buffer uses.
 
-Outlives a call: how many locks of spans each thread has (the GIL guards it).
+State that outlives a call: how many locks of spans each thread has (the GIL guards it).
 """
 
 cimport cython
@@ -31,7 +31,7 @@ cdef enum:
 
 
 cdef Span *new_span(Context context, size_t nbytes, list devices) except NULL:
-    """Make a span without addresses. The memory will be that of the first device."""
+    """Make a span without addresses. The memory will be on the first device."""
     cdef Span *span = <Span *>calloc(1, sizeof(Span))
     cdef Device device
     if span is not NULL:
@@ -154,7 +154,8 @@ cdef void _forget_piece(Span *span, size_t begin) noexcept nogil:
 cdef CUresult free_span(Span *span, bint anyway) noexcept nogil:
     """Unmap all memory and free the addresses. May block.
 
-    Stops at the first failure. With `anyway`, goes on after a failure, and returns the first one.
+    Stops at the first failure. With `anyway`, continues after a failure, and returns the first
+    failure.
     """
     cdef CUresult status = unmap_from(span, 0)
     cdef CUresult next = status
@@ -205,7 +206,8 @@ cdef class Growth:
         self.lock = allocate_lock()
 
     cdef int begin(self, str verb, str label) except -1:
-        """Take the lock. Raises if this thread has it, or has another one and must wait.
+        """Take the lock. Raises if this thread has the lock already, or would have to wait while it
+        has another such lock.
 
         The thread has a lock already if a finalizer runs during `grow`, or if a function of the
         program makes room for `grow`.

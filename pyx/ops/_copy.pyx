@@ -1,4 +1,4 @@
-"""Copies between buffers. Those of graphs are in _copy_node."""
+"""Copies between buffers. The copies of graphs are in _copy_node."""
 
 from cudadrv._box_copy cimport BoxCopy, box_call, describe_copy
 from cudadrv._capture cimport Capture

@@ -112,7 +112,7 @@ cdef NodeChange change_copy(GraphNode old, Context context, object source, objec
 
 
 cdef int _refuse_fixed_copy(GraphNode old, Context context) except -1:
-    """Refuse a copy that driver 580 does not change, or only once."""
+    """Refuse a change of a copy that driver 580 does not make, or makes only once."""
     cdef Region target = old.target, source = old.source
     refuse_box(target, "a change of a copy")
     refuse_box(source, "a change of a copy")

@@ -1,6 +1,6 @@
-"""Fills of buffers. Those of graphs are in _fill_node.
+"""Fills of buffers. The fills of graphs are in _fill_node.
 
-Outlives a call: the last fill's value and dtype (the GIL guards them).
+State that outlives a call: the last fill's value and dtype (the GIL guards them).
 """
 
 import numpy as np
@@ -200,7 +200,7 @@ cdef int _set_same_kind(object item, object value) except -1:
 
 
 cdef bint _has_overflowed(object item, object given) except -1:
-    if item.dtype.name.startswith(("int", "uint")):     # also those of other packages
+    if item.dtype.name.startswith(("int", "uint")):     # also in other packages
         return item != given
     if item.dtype.isbuiltin == 2:   # a float of another package; some of these have no infinity
         return bool(np.isfinite(item)) != bool(np.isfinite(given))

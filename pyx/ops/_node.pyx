@@ -5,8 +5,8 @@ A node is checked as a captured operation is, by the engine of the graph's plan.
 node is the next work of a stream. A node that is added after the last node of a stream continues
 that stream; any other node gets a new stream, which waits for the nodes that it is added after.
 
-The nodes of an operation, and the changes of its nodes, are in a module beside that of the
-operation: `_copy_node`, `_fill_node`, `_launch_node`.
+The nodes of an operation, and the changes of its nodes, are in a module beside the operation's
+module: `_copy_node`, `_fill_node`, `_launch_node`.
 """
 
 cimport cython
@@ -89,9 +89,9 @@ cdef GraphNode try_to_add(
     Builder graph, Context context, own_request *request, tuple after, adder call,
     void *arguments, object source, object target, tuple plans, int *reason
 ):
-    """As `add_node`, but sets *reason and returns None if the operation or the call is refused.
+    """Like `add_node`, but sets *reason and returns None if the operation or the call is refused.
 
-    `plans` are those of the bodies of a conditional node, else None.
+    `plans` are the plans of the bodies of a conditional node; None for other nodes.
     """
     cdef GraphNode node = None
     cdef GraphNode other
@@ -131,7 +131,7 @@ cdef GraphNode _add(
 ):
     """Check and add a node, and set *reason.
 
-    Returns a node that the policy wants the new one to be added after, or None.
+    Returns a node after which the policy wants to add the new one, or None.
     """
     cdef Plan plan = graph.plan
     cdef Checks checks

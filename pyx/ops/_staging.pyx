@@ -1,9 +1,9 @@
 """Staging: copies between buffers and arrays, through page-locked stages.
 
-Ordinary memory is host memory that is not page-locked, such as that of a NumPy array.
+Ordinary memory is host memory that is not page-locked, such as the memory of a NumPy array.
 
-Outlives a call: the stages of each context, and how copies are cut (the GIL guards both); the
-copying threads (a lock of their own, in parallel_copy.h).
+State that outlives a call: the stages of each context, and how copies are cut (the GIL guards
+both); the copying threads (a lock of their own, in parallel_copy.h).
 """
 
 import os
@@ -382,7 +382,7 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
 
 cdef enum:
     SIGNALS_NS = 10_000_000     # how often to check for signals
-    SLOW_NS = 100_000_000       # how long nothing may move before `refuse_endless` is asked why
+    SLOW_NS = 100_000_000       # if there is no progress for this long, `refuse_endless` says why
     # `_advance` returns DONE, LOOK, a reason of `attempt`, or a status of the driver.
     DONE = 0                    # everything is copied
     LOOK = -1000                # it is time to check for signals

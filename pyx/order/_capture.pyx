@@ -2,14 +2,13 @@
 
 A captured operation is issued like any other operation, up to `issue_unusual`. There it gets
 another request, for the engine of the graph's plan. In that engine the streams and the memory have
-no work but that of the graph, so the functions that check all operations find the conflicts inside
-the graph.
-The process's engine knows only that the memory of a graph must not be closed.
+only the work of the graph, so the functions that check all operations find the conflicts inside the
+graph. The process's engine knows only that the memory of a graph must not be closed.
 
 A captured operation makes the same driver call as any other. The driver captures in the relaxed
 mode, so that calls of other threads and of destructors do not end the capture.
 
-Outlives a call: the newest node, for its token (the GIL guards it).
+State that outlives a call: the newest node, for its token (the GIL guards it).
 """
 
 cimport cython
@@ -121,7 +120,7 @@ cdef class Holdings:
         return 1
 
     cdef void shrink(self, size_t count) noexcept:
-        """Let go all but the first `count` pieces."""
+        """Let go of all but the first `count` pieces."""
         cdef own_hold *hold
         while self.count > count:
             self.count -= 1
@@ -157,7 +156,7 @@ cdef class Holdings:
         return made
 
     cdef int let_go(self, size_t count) except -1:
-        """Let go all but the first `count` pieces, so that `hold` can hold them again."""
+        """Let go of all but the first `count` pieces, so that `hold` can hold them again."""
         cdef size_t i
         self.copy = None
         for i in range(count, self.count):
@@ -178,7 +177,7 @@ cdef str END_OF_GRAPH = "Close the graph and what was instantiated from it first
 cdef Holdings new_holdings(uint64_t number, str graph, ChildNames names, str end=None):
     """Make Holdings that hold nothing yet. No others have this number; `graph` is for messages.
 
-    `names` are those of other Holdings, or None. `end` tells in messages how to end a graph of
+    `names` are the names of other Holdings, or None. `end` tells in messages how to end a graph of
     another library.
     """
     cdef Holdings holdings = Holdings.__new__(Holdings)
@@ -291,7 +290,7 @@ cdef GraphNode _newest = None
 cdef GraphNode newest_node(object source, object target):
     """Return the node that was captured last, for the token of its operation.
 
-    `source` and `target` are those of the token.
+    `source` and `target` are as in the token.
     """
     global _newest
     cdef GraphNode node = _newest
@@ -307,8 +306,8 @@ cdef class Plan:
     """The nodes of a graph, and the engine that checks them against each other.
 
     Captures, and calls that add nodes, share the plan. The body of a conditional node has a
-    separate plan. Operations of the body are also checked in the outer plan, that of the
-    conditional node, where they all count as work of one stream. So an operation has a request for
+    separate plan. Operations of the body are also checked in the outer plan, which has the
+    conditional node. There they all count as work of one stream. So an operation has a request for
     each of these plans.
     """
 
@@ -365,7 +364,7 @@ cdef class Plan:
         return None
 
     cdef tuple finished(self):
-        """Return the nodes, without those of a capture that has not ended."""
+        """Return the nodes, without the nodes of a capture that has not ended."""
         if self.listed == 0:
             return ()
         return tuple(self.nodes if self.listed == len(self.nodes) else self.nodes[:self.listed])
@@ -705,7 +704,7 @@ cdef class Capture(Capturing):
         """Begin the capture."""
         if self.entered or self.busy:
             raise CaptureError(f"{self.called()} has begun already; a graph is captured once")
-        self.busy = True    # before anything that lets other threads in
+        self.busy = True    # before any step that lets other threads run
         try:
             self.begin()
         finally:
@@ -755,12 +754,12 @@ cdef class Capture(Capturing):
         """End the capture. All streams of the capture can then be used as before it."""
         cdef CUgraph raw = NULL
         cdef Stream unjoined = None
-        cdef Stream lent = None     # a borrower's stream; only the driver tells if it is joined
+        cdef Stream lent = None     # a borrower's stream; the driver checks if it is joined
         cdef bint received = False
         cdef int reason
         if not self.entered or self.ended or self.busy:
             raise RuntimeError("this block is not entered, or has ended already")
-        self.busy = True    # before anything that lets other threads in
+        self.busy = True    # before any step that lets other threads run
         _end_given_back()
         if exception is None:
             unjoined, lent = self.unjoined(), self.lent_aside()
@@ -909,7 +908,8 @@ cdef class Capture(Capturing):
         return 0
 
     cdef void add_lock(self, own_mutex *lock) noexcept:
-        """Add an issue lock to those of the capture, which are in the order of their addresses."""
+        """Add an issue lock to the locks of the capture, which are in the order of their addresses.
+        """
         cdef size_t i = 0
         cdef size_t k = self.lock_count
         while i < k and self.locks[i] < lock:
@@ -951,7 +951,7 @@ cdef class Capture(Capturing):
     cdef int issue(
         self, Stream stream, own_request *request, driver_call call, void *arguments
     ) except? -1:
-        """Check an operation against those of the graph, and capture it.
+        """Check an operation against the operations of the graph, and capture it.
 
         Returns 0 or a reason, as `issue` of _operation.
         """
@@ -996,7 +996,7 @@ cdef class Capture(Capturing):
                     &plan.engine, &checks.requests[0].conflict, &checks.requests[0], NULL, NULL,
                     <void *>self)
                 works = missing_waits(&question)
-                if works is None and not self.ended:    # after the end, the next try finds out
+                if works is None and not self.ended:    # if it has ended, the next try finds out
                     break
                 while works:
                     stream.wait(works.pop(0))

@@ -10,7 +10,7 @@ new object for that stream before its work is known to be complete, the new obje
 engine's record of the stream. Otherwise each of many short-lived objects for one stream would leave
 a ghost.
 
-Outlives a call: the orphans, and the ghosts of each context (the GIL guards both).
+State that outlives a call: the orphans, and the ghosts of each context (the GIL guards both).
 """
 
 from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
@@ -36,7 +36,8 @@ from cudadrv._errors import CudaError
 
 cdef enum:
     NO_SLOT = 0xffffffff
-    MOST_GHOSTS = 256   # the most ghosts of a context; `make_room` waits for the oldest beyond that
+    # If a context has more ghosts than this, `make_room` waits for the oldest.
+    MOST_GHOSTS = 256
 
 cdef struct orphan:
     CUstream handle
@@ -147,7 +148,8 @@ cdef void _unlink(orphan *node) noexcept:
 cdef own_stream *take_orphan(
     Context context, CUstream handle, unsigned long long identity, PyObject **owner
 ) noexcept:
-    """Return the engine's record of a foreign stream that is an orphan, for a new object of it.
+    """Return the engine's record of a foreign stream whose object is gone, so that a new object
+    continues the record.
 
     Returns NULL if there is no such orphan. The caller gets the reference to the owner. Lets no
     other thread run.
@@ -168,8 +170,8 @@ cdef own_stream *take_orphan(
 
 
 cdef own_stream *take_ghost(Context context, unsigned long long identity, PyObject **last) noexcept:
-    """As `take_orphan`, for a ghost. The caller gets a reference to the ghost, and passes the ghost
-    to `forget_ghosts`.
+    """Like `take_orphan`, for a ghost. The caller gets a reference to the ghost, and passes the
+    ghost to `forget_ghosts`.
     """
     cdef Event ghost
     cdef own_stream *order

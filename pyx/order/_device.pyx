@@ -1,7 +1,8 @@
-"""Devices and contexts: the primary contexts, contexts of one's own, and the default context.
+"""Devices and contexts: the primary contexts, contexts that programs create, and the default
+context.
 
-Outlives a call: the contexts, and three hooks of modules below (the GIL guards them); the current
-context (a context variable).
+State that outlives a call: the contexts, and three hooks of modules below (the GIL guards them);
+the current context (a context variable).
 """
 
 from contextvars import ContextVar
@@ -233,7 +234,7 @@ cdef class Device:
     def enable_access(self, Device peer not None):
         """Let kernels and fills of this device use the memory of another one. May be called twice.
 
-        As `Context.enable_access`, for the primary contexts of the two devices. Copies between
+        Like `Context.enable_access`, for the primary contexts of the two devices. Copies between
         devices need no access, but are faster with it.
         """
         self.context.enable_access(peer.context)
@@ -241,7 +242,7 @@ cdef class Device:
     def disable_access(self, Device peer not None):
         """End what `enable_access` has allowed. May be called twice.
 
-        As `Context.disable_access`, for the primary contexts of the two devices.
+        Like `Context.disable_access`, for the primary contexts of the two devices.
         """
         self.context.disable_access(peer.context)
 
@@ -414,7 +415,7 @@ cdef class Context:
 
     @property
     def ordering(self):
-        """The policy of the context's buffers that have no policy of their own.
+        """The policy of the context's buffers whose own policy is None.
 
         See `cudadrv.ordering`.
 
@@ -864,7 +865,7 @@ def _wait_for_known_work(Context context):
 
 
 cdef void _say_for_reuse(bint reuse) noexcept nogil:
-    """As `ask_for` of `_event`, which imports this module."""
+    """Like `ask_for` of `_event`, which imports this module."""
     if cudadrv_table.asks is not NULL:
         cudadrv_table.asks(2 if reuse else 0)
 
@@ -885,7 +886,7 @@ def _wait_for_stream(stream):
 cdef int synchronize_patiently(Context context) except -1:
     """Wait for all work of a context. Signals interrupt the wait. Updates no clock.
 
-    For work that no event stands for.
+    Used for work that no event stands for.
     """
     cdef patient *wait
     cdef bint done = False
@@ -906,8 +907,9 @@ cdef int synchronize_patiently(Context context) except -1:
 def unfinished_work():
     """Return the last operations of each stream of all contexts that are not known to be complete.
 
-    Each operation is a pair of texts: its name with that of its stream, and the line that queued
-    it. Operations of internal streams are left out, and so are allocations and frees of memory.
+    Each operation is a pair of texts: its name with the name of its stream, and the line that
+    queued it. Operations of internal streams are left out, and so are allocations and frees of
+    memory.
     """
     cdef Context context
     cdef own_suspect *found

@@ -1,7 +1,7 @@
 """The one ownership engine of this process. Its code is C: include/cudadrv/ownership.h.
 
-Outlives a call: all clocks and ranges (the engine's lock, and the issue locks of streams and
-events).
+State that outlives a call: all clocks and ranges (the engine's lock, and the issue locks of streams
+and events).
 """
 
 

@@ -199,8 +199,9 @@ cdef CUresult _ask(
         now = wait_now()
 
 
-# What queries are for. The software driver can run a program in all orders of its work: an answer
-# that the program gets may then be early or late, but other answers must not add orders.
+# What queries are for. The software driver can run a program in all orders of its work: it then
+# also tries whether an answer that the program gets is early or late. It must not do so for other
+# answers, which would only add orders.
 
 cdef void ask_for(int purpose) noexcept nogil:
     """Say what the thread's next queries are for: FOR_PROGRAM, UNTIL_DONE or FOR_REUSE."""

@@ -1,6 +1,6 @@
 """Limits: what the driver sets aside in a context for kernels; and blocks that a profiler records.
 
-Outlives a call: how many such blocks are entered (the GIL guards it).
+State that outlives a call: how many such blocks are entered (the GIL guards it).
 """
 
 import functools
@@ -133,7 +133,7 @@ cdef object _checked(object value, str name):
 cdef int _set(
     ContextLimits limits, CUlimit limit, str name, object value, str reason
 ) except -1:
-    """Set a limit, or raise. `reason` is why drivers refuse a size that other contexts can have."""
+    """Set a limit, or raise. `reason` says why drivers may refuse a size for this context only."""
     cdef Context context = limits.context
     cdef size_t number = _checked(value, name)
     cdef CUresult status
@@ -161,7 +161,7 @@ cdef int _blocks = 0    # how many are entered
 
 
 cdef int _begin_ranges() except -1:
-    """Count a block. The first one lets operations be ranges if nvtx is installed."""
+    """Count a block. At the first one, every operation becomes a range if nvtx is installed."""
     global _blocks
     _blocks += 1
     if _blocks == 1:
@@ -192,8 +192,9 @@ cdef class capture_profiler:
     ``copy_from_async at pipeline.py:12``. Operations then take somewhat longer.
 
     Nothing else happens without such a profiler. Work that was queued before the block and runs in
-    it is recorded, too; call ``context.synchronize()`` before for less. Blocks may be nested: the
-    profiler then stops at the end of the innermost block, because it knows only one range.
+    it is recorded, too; to exclude it, call ``context.synchronize()`` before the block. Blocks may
+    be nested: the profiler then stops at the end of the innermost block, because it knows only one
+    range.
 
     Parameters
     ----------

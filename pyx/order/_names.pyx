@@ -1,7 +1,7 @@
 """Names: the words by which messages name operations and streams.
 
-Outlives a call: the names that kernels, other projects' operations and streams were given (the GIL
-guards them).
+State that outlives a call: the names that kernels, other projects' operations and streams were
+given (the GIL guards them).
 """
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
@@ -162,7 +162,8 @@ cdef int name_stream(uint64_t number, str name) except -1:
 
     If there are then more than MOST_STREAMS names, the oldest ones are dropped.
     """
-    # `repr` can run signal handlers. A report of a data race must not, so the name is quoted here.
+    # `repr` can run signal handlers. Reports of data races must not run signal handlers, which
+    # `repr` can do; so the name is quoted here.
     STREAMS[number] = repr(name)
     while len(STREAMS) > MOST_STREAMS:
         STREAMS.pop(next(iter(STREAMS)), None)

@@ -6,7 +6,7 @@ meanwhile; in a program with one Python thread it is released only for the drive
 an operation is refused, nothing was recorded and nothing was queued. An operation that makes no
 driver call keeps the GIL, unless it has to wait for a lock or to look for a capture.
 
-Outlives a call: the functions of a profiler that name ranges (the GIL guards them).
+State that outlives a call: the functions of a profiler that name ranges (the GIL guards them).
 """
 
 import atexit

@@ -1,6 +1,6 @@
 """Ordering: the policies, and the nesting of `with` blocks of policies and of streams.
 
-Outlives a call: the policy in force (a context variable).
+State that outlives a call: the policy in force (a context variable).
 """
 
 from contextvars import ContextVar
@@ -84,7 +84,8 @@ cdef class Nesting:
 
 
 cdef Entry live(Entry entry):
-    """Return the entry if its block has not ended, else that of the nearest enclosing open block.
+    """Return the entry if its block has not ended, else the entry of the nearest enclosing open
+    block.
 
     Returns None if all of these blocks have ended.
     """

@@ -1,8 +1,8 @@
 """Stream: a queue of work; the current stream of a `with` block; default and foreign streams.
 
-Outlives a call: the current stream (a context variable); what closes a thread's default streams
-when the thread ends (thread-local); each thread's default stream, which stream was last found by
-its handle, and a hook of `_token` (the GIL guards them).
+State that outlives a call: the current stream (a context variable); what closes a thread's default
+streams when the thread ends (thread-local); each thread's default stream, which stream was last
+found by its handle, and a hook of `_token` (the GIL guards them).
 """
 
 import operator
@@ -235,7 +235,7 @@ cdef class Stream:
             the first call is kept. Not used for the default streams.
 
         Raises ValueError if the stream belongs to a context that cudadrv does not know, or if the
-        handle is that of a `Stream` whose object was dropped; OwnershipError if another library is
+        handle belongs to a `Stream` whose object was dropped; OwnershipError if another library is
         capturing the stream.
         Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """

@@ -1,6 +1,7 @@
 """Token: one queued operation, which a program can wait for.
 
-Outlives a call: tokens to which nobody refers any more, to be used again (the GIL guards them).
+State that outlives a call: tokens to which nobody refers any more, to be used again (the GIL guards
+them).
 """
 
 cimport cython

@@ -24,7 +24,7 @@ cdef list missing_waits(Question *question):
 
 
 cdef list users_in_the_way(Question *question):
-    """As `missing_waits`, but return what to wait for: a Stream, or the last Event of a closed one.
+    """Like `missing_waits`, but return what to wait for: Streams, or last Events of closed ones.
 
     Records no event.
     """

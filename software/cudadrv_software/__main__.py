@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(arguments: Sequence[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["run"]:  # argparse would take options of the command for its own
+    if given[:1] == ["run"]:  # argparse would parse options of the command as its own options
         return run_command(given[1:])
     parser = argparse.ArgumentParser(
         prog="cudadrv-software", description="A libcuda.so.1 in software, which needs no GPU."

@@ -16,7 +16,7 @@ TEXTS = re.findall(r"^    PyObject \*(\w+)", ROW, re.MULTILINE)
 SOURCES = sorted({*ROOT.glob("pyx/*/*.pyx"), *ROOT.glob("cudadrv/*.pxd")} - {TABLE})
 
 NAME = rf"&?(?:{'|'.join(KINDS)})\b"
-ANY = rf"(?:[-\w]+\s*,\s*)*{NAME}"  # the beginning of a list with a kind in it
+ANY = rf"(?:[-\w]+\s*,\s*)*{NAME}"  # a list may precede the kind
 TESTS = re.compile(
     rf"""(?:==|!=|\bis|\bis\s+not)\s+{NAME}         # memory.kind == DEVICE
     | \b{NAME}\s*(?:==|!=|\bis\b)                   # DEVICE == memory.kind

@@ -76,10 +76,10 @@ def sources(module: str) -> list[Path]:
 
 @pytest.mark.parametrize("module", CYTHON)
 def test_the_head_of_a_module_says_what_it_keeps(module):
-    """A module's docstring has "Outlives a call:" if and only if the table lists state for it."""
+    """A docstring has "State that outlives a call:" if and only if the table lists its state."""
     row = re.search(rf"^\|[^|]*`{module}`[^|]*\|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
     head = SOURCE[module].read_text(encoding="utf-8").split('"""')[1]
-    assert ("Outlives a call:" in head) == bool(row[1].strip())
+    assert ("State that outlives a call:" in head) == bool(row[1].strip())
 
 
 def test_every_module_is_in_the_table():

@@ -427,7 +427,7 @@ def test_a_blocking_fill_in_a_capture_queues_nothing(cls, stream):
 
 
 def test_copies_of_boxes_in_graphs_are_disabled(stream):
-    """A box cannot be replaced, whether the copy was captured or added."""
+    """A copy of a box cannot be disabled or replaced, whether the copy was captured or added."""
     source = cu.DeviceBuffer.from_array(numbers(IMAGE))
     target = cu.DeviceBuffer(12 * 16, "f4")
     box = target.reshape(*IMAGE)[:, 2:4]
@@ -448,7 +448,7 @@ def test_copies_of_boxes_in_graphs_are_disabled(stream):
 
 @ON_DEVICE
 def test_the_instructions_do_not_depend_on_the_rows(cls):
-    """One record for a box of many rows: seen by the number of borrows, and of their bytes."""
+    """A box of many rows has one record: one borrow, which has few bytes."""
     rows = 4096
     buffer = cls(rows * 8, "u1").reshape(rows, 8)
     stream = cu.Stream()

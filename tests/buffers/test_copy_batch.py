@@ -92,7 +92,9 @@ def test_items_that_overlap(stream, pairs, match):
 
 
 def test_many_items(stream):
-    """The check takes a time that grows with the items, also if all read the same bytes."""
+    """The time of the check grows linearly with the number of items, even if all of them read the
+    same bytes.
+    """
     target, source = (
         cu.DeviceBuffer(20_000, "u1"),
         cu.DeviceBuffer.from_array(numbers(1).view("u1")),

@@ -207,7 +207,7 @@ def test_an_export_after_an_export_to_a_stream_that_captures_is_refused(make, st
 
 
 def test_the_consumers_stream_waits_for_what_is_missing(make, stream, other, items_of, gate):
-    """Waits are inserted under every policy, because DLPack requires that of the exporter."""
+    """Waits are inserted under every policy, because DLPack requires the exporter to do so."""
     buffer, copy = make("device", 8, items=np.zeros(8, "u1")), make("locked", 8)
     gate.hold(other)
     buffer.fill_async(7, other)

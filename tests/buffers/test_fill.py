@@ -107,7 +107,7 @@ def test_a_fill_in_the_middle_of_another_leaves_it_its_dtype(make, items_of, str
         def __del__(self):
             whole.fill_async(9, stream)
 
-    real.fill_async(0.5, stream)  # caches an item that differs from those of the following fills
+    real.fill_async(0.5, stream)  # caches an item that differs from those of later fills
     # The item of a NumPy value is not cached, so the next fill caches only its dtype.
     of_short_life = cu.DeviceBuffer(2, np.dtype("u1", metadata={"last": Last()}))
     of_short_life.fill_async(np.uint8(1), stream)

@@ -122,7 +122,7 @@ def test_read_only_memory(make, mapped, stream, module):
 
 
 def test_a_writable_mapping_of_ordinary_memory(stream):
-    """Anonymous mappings can be written; some systems refuse those of files."""
+    """Anonymous mappings can be written; some systems refuse writable mappings of files."""
     mapping = mmap.mmap(-1, 2 * PAGE)
     locked = cu.LockedBuffer.from_memory(mapping)
     locked.fill_async(3, stream).wait()

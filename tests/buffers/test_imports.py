@@ -123,7 +123,7 @@ def test_the_stream_that_the_exporter_hears_of(make, stream):
         cu.Device(0).synchronize()
 
 
-# What `from_dlpack` makes of a loan to the stream of the import, or to nothing: the class of the
+# The result of `from_dlpack` for a loan to the import's stream or to no stream: the class of the
 # buffer, or a part of the refusal. The driver says what the memory is, not `device=`.
 LOANS = {
     ("device", None): (cu.DeviceBuffer, "lent to work on no stream"),
@@ -1154,7 +1154,7 @@ def test_returns_of_new_memory_do_not_pile_up(library, stream):
 
 
 def test_memory_that_is_a_buffer_of_ours_since(library, stream, other):
-    """An import has the records of the buffer in which it lies, not those of a former owner.
+    """An import has the records of the buffer in which it lies, not the records of a former owner.
 
     `from_raw` makes this buffer. After the owner's free, an allocation may get the address, too.
     """

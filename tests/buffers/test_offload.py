@@ -270,7 +270,7 @@ def test_nested_blocks(arrays, stream):
 
 
 def test_blocks_that_end_in_another_order(stream):
-    """Blocks can end in any order: those of two threads, of generators or of an ExitStack."""
+    """Blocks of two threads, of generators or of an ExitStack can end in any order."""
     whole = np.arange(8)
     view = whole[:]
     for one, other in [(whole, whole), (whole, view), (view, whole)]:

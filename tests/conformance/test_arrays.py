@@ -105,7 +105,7 @@ def test_refused_shapes(client, extents, options):
 @pytest.mark.parametrize("channels", [1, 2, 4])
 @pytest.mark.parametrize("kind", FRACTIONS)
 def test_formats_of_fractions(client, kind, channels):
-    """The format is that of the description, and copies move the integers."""
+    """The array has the format of the description, and copies move the integers."""
     content = numpy.arange(8 * channels, dtype=f"u{kind[-1]}").reshape(1, 1, 8, channels)
     array = make(client, 8, 1, kind=kind, channels=channels, flags=SURFACE)
     write(client, array, content)

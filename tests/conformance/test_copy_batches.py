@@ -53,7 +53,7 @@ def copy_batch(client, stream, copies, *given, **where):
 
 
 def box(source, target, width, height=1, depth=1, *, row=0, layer=0, order=STREAM_ORDER, flags=0):
-    """A copy of a box. Row and layer lengths are those of the source; the target has no gaps."""
+    """A copy of a box. The source determines row and layer lengths; the target has no gaps."""
     return BoxCopy(
         PointerOperand(POINTER_OPERAND, source, row, layer),
         PointerOperand(POINTER_OPERAND, target),

@@ -124,7 +124,7 @@ def by_graph(launches, *names):
 
 
 def found(launches, run, *names):
-    """What the last kernel may read, by many runs."""
+    """The values that the last kernel can read, found by many runs."""
     values = set()
     for _ in range(50):
         launches.clear()
@@ -167,7 +167,7 @@ def test_every_block_has_to_trigger(launches):
     """A block that has ended counts as if it had triggered."""
     by_stream(launches, "produce_in_a_late_block", "consume")
     results = launches.results()
-    assert 7 in results  # that of the block which does not trigger
+    assert 7 in results  # the value of the block that does not trigger
     assert len(launches.races()) == 1
 
 
@@ -186,7 +186,7 @@ def test_a_wait_without_the_attribute(launches):
 
 
 def test_a_wait_and_a_barrier(launches):
-    """The threads behind the barrier come after the wait of the first thread."""
+    """The loads behind the barrier come after the wait of the first thread."""
     by_stream(launches, "produce", "consume_after_a_barrier")
     assert launches.results() == {7}
     assert launches.races() == []
@@ -213,7 +213,7 @@ def test_a_chain(launches):
 
 @pytest.mark.parametrize("second", ["nothing", "triggers_and_waits"])
 def test_a_third_kernel_begins_early(launches, schedule, second):
-    """The second kernel lets it begin, before it has waited for the first one itself."""
+    """The second kernel lets the third one begin before it has itself waited for the first one."""
     by_graph(launches, "produce", second, "consume")
     assert launches.results() == ({7} if schedule == "eager" else {0})
     (race,) = launches.races()

@@ -33,7 +33,7 @@ SHAPES = {
     "3d": ((32, 16, 64), 0, "{%f5, %f5, %f5, %f5}", "{%f1, %f2, %f3, %f3}"),
     "a1d": ((32, 0, 3), LAYERED, "{%r5, %f5}", "{%f1}"),
     "a2d": ((32, 16, 3), LAYERED, "{%r5, %f5, %f5, %f5}", "{%f1, %f2}"),
-    # The direction is that of the middle of a face, so a gradient in x and y moves along the face.
+    # The direction is to the middle of a face, so a gradient in x and y moves along the face.
     "cube": ((16, 16, 6), CUBEMAP, "{%f7, %f7, %f6, %f6}", "{%f1, %f2, %f3, %f3}"),
     "acube": ((16, 16, 12), CUBEMAP | LAYERED, "{%r5, %f7, %f7, %f6}", "{%f1, %f2, %f3, %f3}"),
 }

@@ -228,8 +228,8 @@ def test_a_link_joins_texts_by_their_names(client, texts):
 def test_a_link_names_the_function_that_is_missing(client):
     """The error log names the function, and the input that calls it.
 
-    Programs show these words, so they are those of NVIDIA's linker. Which error cuLinkComplete
-    returns is not tested, because a driver may even return none.
+    Programs show these words, so they are the same as in NVIDIA's linker. Which error
+    cuLinkComplete returns is not tested, because a driver may even return none.
     """
     log, error_log, its_size = ctypes.create_string_buffer(1000), 5, 6
     options = (ctypes.c_int * 2)(error_log, its_size)

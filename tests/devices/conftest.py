@@ -66,7 +66,7 @@ def machine(driver, script) -> Callable[..., None]:
 
 @pytest.fixture
 def pair(driver, script, machine) -> Callable[..., None]:
-    """A function that runs a program on two devices: of the software driver, or two GPUs."""
+    """A function that runs a program on two devices of the software driver, or on two GPUs."""
 
     def pair(program: str) -> None:
         if driver != "cuda":

@@ -1,6 +1,6 @@
 """Mistakes at the border of two ranks. Each must be refused: mpiexec -n 2 python halo.py.
 
-The ranks are those of examples/distributed/stencil.py, which is correct. See test_mpi.py.
+The ranks are taken from examples/distributed/stencil.py, which is correct. See test_mpi.py.
 """
 
 import sys

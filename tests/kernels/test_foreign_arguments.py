@@ -148,7 +148,8 @@ def test_where_the_parameters_are_not_known(memory, driver, stream, form):
     saxpy = cu.Module.from_file(FATBIN)["saxpy"]
     assert saxpy.parameters is None
     x, y = arrays_of(form, memory)
-    # The items are denormal numbers as floats, and their sums are those of the integers.
+    # As floats, the items are denormal numbers, whose float sums have the same bits as the integer
+    # sums.
     saxpy.launch(1, ITEMS, np.float32(1), cu.read(x), y, np.int32(ITEMS), stream=stream)
     assert memory[1].to_numpy(stream=stream).tolist() == [5 + i for i in range(ITEMS)]
 

@@ -164,7 +164,8 @@ def test_a_cubin_with_a_damaged_header(driver, unchanged):
 def test_whatever_the_bytes_an_image_is_taken_or_refused(data):
     """`checked_image` accepts an image or raises ValueError, whatever the bytes are.
 
-    An accepted image lies within the bytes: the driver is not told their length.
+    The sizes in an accepted image stay within its bytes, because the driver is not told how many
+    there are.
     """
     from cudadrv._image import checked_image
 

@@ -179,7 +179,7 @@ def test_every_attribute_refuses_or_needs_no_driver(script):
             return "refused"
         except TypeError as error:  # the host never reads a DeviceBuffer
             words = "has no access to single items", "is no array", "exactly 0 positional"
-            words += ("has incorrect type",)  # a Context where a Device is taken, or the reverse
+            words += ("has incorrect type",)  # Context instead of Device, or the reverse
             return "refused" if any(word in str(error) for word in words) else error
 
     child = os.fork()

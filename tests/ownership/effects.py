@@ -96,7 +96,7 @@ class Lend:
 
 
 def of_box(effect, *buffers):
-    """Note that an effect is that of a box, if it is. Nodes of graphs cannot get other boxes."""
+    """If the effect uses a box, note this. Nodes of graphs cannot get other boxes."""
     if any(buffer.layout for buffer in buffers):
         effect.kind = f"box {effect.kind}"
     return effect

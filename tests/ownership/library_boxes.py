@@ -41,7 +41,7 @@ class BoxChoices(TicketChoices):
         return (other, box) if swaps else (box, other)
 
     def takes_boxes(self):
-        # Which bytes a failure leaves recorded cannot be seen from outside for boxes.
+        # For boxes, a program cannot see which bytes stay recorded after a failure.
         return self.boxes and not self.session.failing and self.chance(0.5)
 
     def choose_shape(self, count):

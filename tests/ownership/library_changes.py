@@ -17,7 +17,7 @@ class ChangeChoices(GraphChoices):
     # ---- graphs that are alike ----
 
     def capture_alike(self):
-        """Capture a graph whose operations often fit those of another one."""
+        """Capture a graph whose operations often fit the operations of another graph."""
         if len(self.patterns) < 2 and self.chance(0.6):
             pattern = tuple(self.random.choices(KINDS, k=self.random.randint(1, 4)))
             self.patterns.append(tuple((kind, self.random.randrange(2)) for kind in pattern))

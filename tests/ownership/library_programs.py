@@ -118,7 +118,7 @@ class Program(BoxChoices):
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
-        """The contexts of the program: that of the first device, sometimes others as well."""
+        """The contexts of the program: the first device's context, and sometimes others, too."""
         found = [cu.Device(0).context]
         if self.chance(self.with_contexts):
             if cu.Device.count() > 1 and self.chance(0.8):

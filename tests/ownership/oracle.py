@@ -66,7 +66,7 @@ class BoxStop(int):
 
 
 def span(start, stop):
-    """The bytes between two numbers, or those of a box."""
+    """The bytes between two numbers, or the bytes of a box."""
     return stop.bytes if isinstance(stop, BoxStop) else range(start, stop)
 
 
@@ -202,7 +202,7 @@ def policies_of(policy, accesses):
 
 
 def uses_of_byte(memory, byte):
-    """The uses of a byte that a wait must cover. Later uses stand for those before them."""
+    """The uses of a byte that a wait must cover. A later use stands for the uses before it."""
     uses = [use for use in memory.accesses if byte in span(use.start, use.stop)]
     return [
         use
@@ -430,7 +430,7 @@ class Oracle:
         return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites) if sites else YES
 
     def judge_and_wait(self, stream, accesses, policy, passive=False, lends=False):
-        """As `judge`, after the waits that the policy inserts. A refused operation inserts none.
+        """Like `judge`, after the waits that the policy inserts. A refused operation inserts none.
 
         Each wait is for all work of the conflicting stream.
         """

@@ -189,7 +189,9 @@ class Content:
         return Content(operations, holding, ordered, self.streams, disabled, *conditions)
 
     def update(self, other):
-        """The content after an update, which replaces all operations by those of another graph."""
+        """The content after an update, which replaces all operations by the operations of another
+        graph.
+        """
         disabled = {other.operations[self.operations.index(each)] for each in self.disabled}
         return replace(other, disabled=disabled, paired=self.pairs(other))
 
@@ -265,7 +267,7 @@ class Plan(Oracle):
         return found
 
     def line_after(self, operations):
-        """Make the line of a new node that runs after these operations."""
+        """Make the line (a stream of the plan) for a new node that runs after these operations."""
         line = self.open_stream(self.domain, "non_blocking")
         for each in operations:
             self.order_after(line, each.point)
@@ -492,8 +494,8 @@ class GraphOracle(Oracle):
         """The answers to a launch of operations, with the policies of the uses of each.
 
         There are several if operations are refused for several reasons. All operations are ordered
-        after the launch `last`. What an operation writes is no longer discarded for those that
-        were captured after it.
+        after the launch `last`. Bytes that an operation writes no longer count as discarded for the
+        operations that were captured after it.
         """
         if (usable := self.judge_stream(stream)) != YES:
             return frozenset({usable.answer})

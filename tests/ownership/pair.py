@@ -151,7 +151,8 @@ class Pair:
         self.agree_answer("leaving", answer, what, expected)
         if answer == "ok":
             self.oracle.issue(stream.model, [(*access[:3], "write")], site)
-            memory.real.other_buffer(alive=False)  # later accesses are those of another one
+            # From here on, accesses belong to another buffer over the memory.
+            memory.real.other_buffer(alive=False)
         return answer
 
     def free(self, memory, start, stop):

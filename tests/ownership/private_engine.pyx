@@ -395,7 +395,8 @@ cdef class MemoryState:
         return ANSWERS[own_bytes_leave(&self.engine.engine, &access, False, &conflict)]
 
     def other_buffer(self, bint alive=True):
-        """Let later accesses be those of another buffer; `alive` is whether the closed one lives.
+        """Let later accesses belong to another buffer over the same memory; `alive` says whether
+        the closed buffer's object still exists.
         """
         self.gone = False
         if not alive:

@@ -175,7 +175,9 @@ class Replay:
     # ---- objects ----
 
     def domain_of(self, call):
-        """The domain of a call. A domain that is older than the record is opened here."""
+        """Return the domain of a call. A domain that was made before the recording began is opened
+        here.
+        """
         if call.domain not in self.domains:
             self.domains[call.domain] = self.oracle.open_domain(bool(call.flags & EXCLUDED))
         return self.domains[call.domain]
@@ -208,7 +210,9 @@ class Replay:
         self.changes[memory] = []
 
     def open_written(self, call):
-        """Memory begins with the write of an operation, such as its allocation on a stream."""
+        """Open memory whose first access is the write of an operation, such as its allocation on a
+        stream.
+        """
         self.open_memory(call)
         node, stream = self.numbered.get((call.slot, call.seq)), self.stream_of(call)
         if node is not None:
@@ -216,7 +220,7 @@ class Replay:
             self.memory_of(call).accesses.append(use)
 
     def forget(self, call):
-        """The allocation of memory no longer counts, if nothing else has used the memory."""
+        """Forget the allocation of memory that nothing else has used."""
         if call.answer:
             self.memory_of(call).accesses.clear()
 

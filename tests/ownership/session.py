@@ -195,7 +195,7 @@ class Stream:
     def given(self):
         """The stream as an argument of a call.
 
-        A stream of the other library is given as its own object on every odd turn.
+        On every odd turn, a stream of the other library is passed as that library's object.
         """
         self.turn += 1
         return self.foreign if self.foreign and self.model.open and self.turn % 2 else self.real
@@ -345,7 +345,7 @@ class Session:
             for each, old, new in zip(buffers, uses, now, strict=True)
             for byte, use in new - old
         ]
-        # A use of the same line and stream may be an older use, or that of the failed operation.
+        # A use of the same line and stream may be an older use, or the use of the failed operation.
         self.ambiguous = any(old & new for old, new in zip(uses, now, strict=True))
         raise Failed
 
@@ -372,7 +372,9 @@ class Session:
         return results[1] if self.waited else None
 
     def _work(self, buffers):
-        """The work that the driver got, as counts of its calls, or on a real driver as borrows."""
+        """What the driver has been given so far: counts of its calls or, on a real driver, the
+        borrows.
+        """
         if self.software:
             return [testing.calls(name) for name in WORK]
         return [buffer.real.borrows for buffer in buffers]
@@ -800,7 +802,7 @@ class Gate:
     """
 
     def __init__(self):
-        # Without a pool: its memory must not be ordered by any stream.
+        # The flag is not from a pool, because no stream may order the use of its memory.
         self.flag = cu.LockedBuffer(1, "u4", pooled=False)
         self.flag[0] = 0  # `fill` would run on the current stream
         self.wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2

@@ -18,7 +18,9 @@ WAYS = {"in": cu.In, "in and out": cu.InOut, "out": cu.Out}
 
 @dataclass(eq=False)
 class Array:
-    """An array as an argument of a launch. `bytes` are those that the launch must leave."""
+    """An array as an argument of a launch. `bytes` are the bytes that the array must have after the
+    launch.
+    """
 
     items: Any
     way: str
@@ -48,7 +50,7 @@ class Results:
 
 
 class ArraySession(KernelSession):
-    launched = None  # what a launch has returned that should have been refused
+    launched = None  # the return value of a launch that should have been refused
 
     def launch_with_arrays(self, operands, stream):
         """Launch out[i] = a[i] + b[i]. Each operand is a buffer or an array.

@@ -120,7 +120,9 @@ class Memory:
 
 
 class BoxBytes:
-    """The bytes that a box must have. Written like an array, it changes the memory's bytes."""
+    """The bytes that a box must have. Assignments to its items, as to an array, change the memory's
+    bytes.
+    """
 
     def __init__(self, array, places):
         self.array, self.places = array, places
@@ -196,7 +198,7 @@ class Buffer:
 
     @property
     def stop(self):
-        """The end of the buffer in its memory. That of a box knows which bytes are in the box."""
+        """The end of the buffer in its memory. A box's end knows which bytes are in the box."""
         return self.start + self.nbytes if self.layout is None else self.layout.stop
 
     @property
@@ -242,7 +244,7 @@ class BufferSession(PeerSession):
         """Allocate a buffer.
 
         With `driver_pool`, the memory comes from a pool of the driver, on a stream. With
-        `in_place`, it is that of an array.
+        `in_place`, it is the memory of an array.
         """
         if stream is not None:
             options["stream"] = stream.given

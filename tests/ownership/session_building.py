@@ -160,8 +160,8 @@ class BuildSession(ChangeSession):
         nodes = graph.real.nodes
         found = [nodes.index(first) for first, second in graph.real.edges if second is nodes[-1]]
         if plan.has_boxes() and plan.all_before(found) == plan.all_before(operation.after):
-            # The engine does not look for the uses of boxes byte after byte, as the oracle does. So
-            # it may find an earlier one, too.
+            # The engine does not search the uses of boxes byte by byte, as the oracle does. So the
+            # conflict that it finds first may be an earlier one.
             operation.after = tuple(found)
         for at in operation.after:
             plan.operations[at].followed = True

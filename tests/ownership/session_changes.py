@@ -149,7 +149,7 @@ class ChangeSession(GraphSession):
         )
 
     def set_shape(self, executable, index, way, nbytes):
-        """Change the shared memory of a launch, which no kernel here uses."""
+        """Change the amount of shared memory of a launch; the kernels here use no shared memory."""
         old = executable.content.operations[index]
         given = [buffer for buffer, _ in given_to(old.effect, old.uses)]
         reasons = self._reasons(executable, old, given, empty=True)
@@ -312,7 +312,7 @@ class Meddler:
 
 
 def given_to(effect, uses):
-    """The uses of a call's own buffers, without those of the variables of its kernel.
+    """The uses of a call's own buffers, without the uses of its kernel's variables.
 
     The variables are in the context of the kernel, and no change replaces them.
     """
@@ -338,7 +338,7 @@ def home_of(fill, place):
 
 
 def are_of_one_context(fills, place):
-    """Whether an executable graph can have one of these fills in place of another one.
+    """Whether one of these fills can replace another one in an executable graph.
 
     All fills must have one context for the driver. If cudadrv knows how all memory was allocated,
     the memory must have one context, too.
@@ -351,7 +351,7 @@ def are_of_one_context(fills, place):
 
 
 def is_alike(old, new, place):
-    """Whether an update can replace the work of node `old` by that of node `new`."""
+    """Whether an update can replace the work of node `old` by the work of node `new`."""
     copies = isinstance(old.effect, Copy) and isinstance(new.effect, Copy)
     if copies and not can_become(old.uses, [buffer for buffer, _ in new.uses]):
         return False

@@ -62,7 +62,8 @@ class GroupSession(BlockSession):
     def _let_all_wait(self, group, thing, given):
         if group.closed:
             return STREAM_CLOSED
-        # If the stream is not in the group, all streams of the group wait for one event of it.
+        # If the stream is not in the group, all streams of the group wait for one event of that
+        # stream.
         if isinstance(given, cu.Stream) and thing not in group.streams:
             answer = self._judge_record(thing)
             if answer != OK:

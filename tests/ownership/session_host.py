@@ -137,7 +137,7 @@ class FullSession(
     # ---- the rest ----
 
     def compare_borrows(self, buffer):
-        """Compare the uses that the library shows for a buffer with those of the oracle."""
+        """Compare the uses that the library shows for a buffer with the oracle's uses."""
         continued = buffer.memory.continued
         if buffer.closed or (continued is not None and continued.view is not None):
             return
@@ -176,7 +176,7 @@ class FullSession(
 
 
 def items_of(buffer):
-    """The buffer itself, or with one dimension: both may be closed."""
+    """The buffer; if it is open and has several dimensions, its items with one dimension."""
     several = len(buffer.real.shape) > 1 and not buffer.real.closed
     return buffer.real.flat if several else buffer.real
 

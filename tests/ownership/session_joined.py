@@ -112,7 +112,8 @@ class JoinedSession(LoanSession):
     def launch_theirs_graph(self, joined, stream, loans):
         """Let the other library launch its graph. Buffers of cudadrv's operations are lent to it.
 
-        `loans` is the program's list of loans. After a disagreement, the program ends those in it.
+        `loans` is the program's list of loans. After a disagreement, the program ends the loans in
+        it. After a disagreement, the program ends the loans in it.
         """
         before = len(loans)
         if all(self._lend_to(stream, use, loans) for use in self._uses(joined)):

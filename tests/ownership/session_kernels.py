@@ -328,7 +328,7 @@ def can_be_window(buffer, mode):
 
 
 def modelled(uses):
-    """The uses of a launch as the oracle knows them."""
+    """The uses of a launch, with the oracle's names for the modes."""
     return [(buffer, "write" if mode == "written" else mode) for buffer, mode in uses]
 
 

@@ -203,7 +203,7 @@ class LoanSession(KernelSession):
         return self._holder(capsule, lent, loan.mode)
 
     def export_anew(self, buffer, borrower, word):
-        """As `export_buffer`, right after a loan has ended. The library may continue that loan."""
+        """Like `export_buffer`, right after a loan has ended. The library may continue the loan."""
         holder = self.export_buffer(buffer, borrower, word)
         if holder is not None:
             buffer.memory.continued = holder.lent

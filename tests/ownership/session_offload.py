@@ -70,7 +70,7 @@ class OffloadSession(ArraySession):
             self._compare_array(array, expected, True)
 
     def _judge_end_of_offload(self, block):
-        """The answer for copying results back, and whether the arrays have them then."""
+        """The outcome of copying the results back, and whether the arrays then have the results."""
         node = None
         for array, buffer in zip(block.arrays, block.buffers, strict=True):
             if array.way != "in":

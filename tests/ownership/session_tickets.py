@@ -151,7 +151,7 @@ class TicketSession(ImportSession):
         """Open a ticket. Returns the buffer or None.
 
         `valid` is whether the owner still honours the ticket. `start` is the buffer's offset in its
-        allocation, and `bytes_` are those of the whole allocation.
+        allocation, and `bytes_` are the bytes of the whole allocation.
         """
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         answer = self._judge_open(on, place, valid)

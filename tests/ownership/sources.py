@@ -65,7 +65,7 @@ def functions(tree):
 def place_of(name, tree=ROOT):
     """Return where a function is, or a file: (path, begin, end). There must be only one.
 
-    For code outside of functions, such as a table, the name is that of the file.
+    For code outside of functions, such as a table, the name is the name of the file.
     """
     if Path(name).suffix in SUFFIXES:
         (path,) = (path for folder in FOLDERS for path in Path(tree).glob(f"{folder}/{name}"))

@@ -276,7 +276,9 @@ def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, ot
 
 
 def test_reach_shares_with_reach_alone(streams, memory):
-    """Two `reach` accesses share. Reads and writes exclude a `reach`, because it may be a use."""
+    """Two `reach` accesses share. Reads and writes exclude a `reach`, because the kernel may use
+    what it reaches.
+    """
     assert [reach(stream, memory) for stream in streams] == ["ok"] * 3
     assert read(streams[0], memory) == "borrowed"
     assert write(streams[0], memory) == "borrowed"

@@ -1,4 +1,4 @@
-"""Random programs in several threads, whose decisions the oracle has to take, too (replay.py)."""
+"""Random programs in several threads; the oracle must come to the same decisions (replay.py)."""
 
 from collections import Counter
 

@@ -89,8 +89,8 @@ def sdist(made_once, tmp_path_factory) -> Path:
 def unpacked_beside_objects(sdist: Path, folder: Path) -> Path:
     """Unpack an sdist, and add the C files and objects of the checkout's build.
 
-    These save nearly all the time of a build, which makes a file only if it is older than its
-    source. One module and one folder of the software driver are always built, so that missing
+    With these files a build makes nearly nothing, because it makes a file only if it is older than
+    its source. One module and one folder of the software driver are always built, so that missing
     sources show. test_distributions.py checks that the sdist has every source.
     """
     run(["tar", "-xf", sdist], folder)  # keeps the times of the files

@@ -83,7 +83,7 @@ def test_pytest_finds_the_plugin(installed, tmp_path):
         "    print(entry.group, entry.name, entry.load().__file__)"
     )
     group, name, path = output(installed, "-I", "-c", code).split()
-    # The name must be that of the module: then `pytest_plugins` and `-p` do not load the plugin
+    # The name must be the module's name: then `pytest_plugins` and `-p` do not load the plugin
     # twice.
     assert (group, name) == ("pytest11", "pytest_cudadrv")
     assert Path(path).is_relative_to(installed.parents[1])

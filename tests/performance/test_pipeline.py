@@ -1,4 +1,6 @@
-"""The benchmark of pipelines checks the results, and compares times with those of single stages."""
+"""The benchmark of pipelines checks the results, and compares times with the times of single
+stages.
+"""
 
 import pytest
 

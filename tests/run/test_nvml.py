@@ -100,7 +100,9 @@ print(unknown, ask("nvmlDeviceGetCount_v2"))
 
 
 def test_structures_of_both_sizes(program):
-    """Both PCI structures work: that of nvmlDeviceGetPciInfo_v2 is shorter than the later one."""
+    """Both PCI structures work: the structure of nvmlDeviceGetPciInfo_v2 is shorter than the later
+    one.
+    """
     text = """
 assert nvml.nvmlInit_v2() == 0
 for name, size in (("nvmlDeviceGetPciInfo_v2", 52), ("nvmlDeviceGetPciInfo_v3", 68)):

@@ -53,7 +53,7 @@ def put_into(packages, stand_ins, major=13):
 
 @pytest.fixture
 def environment(stand_ins, tmp_path):
-    """A Python of its own, with the stand-in among its packages."""
+    """A separate Python, with the stand-in among its packages."""
     (tmp_path / "env" / "bin").mkdir(parents=True)
     python = tmp_path / "env" / "bin" / "python"
     python.symlink_to(sys.executable)

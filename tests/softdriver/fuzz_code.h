@@ -77,7 +77,7 @@ inline Code any_code() {
     return {code_texts[chosen], std::strlen(code_texts[chosen]) + 1};
 }
 
-// JIT options. The driver keeps those of a link, so they are never freed here.
+// JIT options. JIT options. The driver keeps the options of a link, so they are never freed here.
 struct CodeOptions {
     static constexpr size_t room = 16, log_bytes = 64;
     struct Kept {

@@ -57,7 +57,7 @@ class Pairs:
         self.begin()
 
     def begin(self) -> None:
-        """Make a new world. Whatever an earlier one has left does not count."""
+        """Make a new world. Leftovers of an earlier world do not count."""
         self.w = World()
         self.w.pause = self.moments.pause
         self.leftovers = Leftovers(self.w.device)
@@ -66,7 +66,9 @@ class Pairs:
             testing.forget_races()
 
     def owners_of(self, made: tuple[Any, ...]) -> dict[str, int]:
-        """The rows that close an object on which the shared one depends, and that one's place."""
+        """Return the rows that close an object on which the shared object depends, with the index
+        of that object.
+        """
         things = list(made)
         close(things[:], self.w)
         return {

@@ -338,7 +338,7 @@ REFUSALS = {
     },
 }
 
-# What a call may raise alone, for another kind of object of its class.
+# The errors that a call may raise on its own for some objects of the class, but not for others.
 REFUSED_ALONE = (cu.OwnershipError, ValueError, BufferError)
 
 

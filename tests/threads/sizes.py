@@ -52,7 +52,8 @@ class Resized:
         self.other, self.guard = self.room.split_at(count)
         self.array = np.empty(count, "u1")
         self.buffer.fill(7)
-        # The parts that a use makes are then no reused objects, so that they cause collections.
+        # Then no unused object is left for the parts that a use makes, so these parts cause
+        # collections.
         self.parts = [self.room[:0] for _ in range(FREELIST)]
 
     def imported(self, lent: Any) -> int:
@@ -99,14 +100,14 @@ class Resized:
         return used
 
     def copied_far(self, *, back: bool) -> list[int]:
-        """As `copied`, for memory of another device."""
+        """Like `copied`, for memory of another device."""
         with w.devices[-1]:
             far = cu.DeviceBuffer.zeros(self.count)
         both = (self.buffer, far) if back else (far, self.buffer)
         return self.copied(*both, w.far)
 
     def copied_by_a_peer(self) -> list[int]:
-        """As `copied`, by a stream of another device. The driver is asked if that is possible."""
+        """Like `copied`, by a stream of another device. The driver is asked if that is possible."""
         if len(w.devices) > 1 and not w.devices[-1].peers:
             w.devices[-1].enable_access(w.devices[0])
         return self.copied(self.buffer, self.other, w.far)

@@ -49,7 +49,7 @@ def test_chosen_toolkit_without_nvcc(places, tmp_path):
 
 
 def test_nvcc_of_the_package(make_nvcc, tmp_path):
-    """The nvcc of CUDA 13's package nvidia-cuda-nvcc is found, after those of toolkits."""
+    """The nvcc of CUDA 13's package nvidia-cuda-nvcc is found, after the nvccs of toolkits."""
     nvcc = make_nvcc(tmp_path / "site" / "nvidia" / "cu13", "13.1")
     path = [str(tmp_path / "other"), str(tmp_path / "site")]
     (found,) = toolkit.find_compilers("nvcc", {}, tmp_path / "none", path)

@@ -102,7 +102,7 @@ def appears(name, source, files, new, *options, **more):
 
 
 def asks(name, condition, new, *options, **more):
-    """Return the form of a source that asks whether a file is there."""
+    """Return a form whose source asks by `condition` whether a file exists."""
     given = {"change": {new: ""}, **more}
     return Form(name, BY_HAS.format(condition), options=options, **given)
 
@@ -485,7 +485,7 @@ class Workplace:
         return text.replace("@/", f"{self.folder}/")
 
     def write(self, files: Mapping[str, str | None]) -> None:
-        """Write files. Those that exist keep their times."""
+        """Write files. Files that exist already keep their times."""
         for name, text in files.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Builds and runs those of Halide's correctness tests that name a GPU.
+"""Builds and runs the correctness tests of Halide that name a GPU.
 
 $SUITE_SOURCE is a checkout of Halide. Each test is a program, which is linked to the library and
 the headers of the wheel.

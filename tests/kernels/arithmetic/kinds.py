@@ -48,7 +48,7 @@ class Format:
 class Kind:
     """A type of operands.
 
-    Values are Python integers; those of floating-point types are their bits.
+    Values are Python integers; for floating-point types they are the bits.
     """
 
     name: str

@@ -7,7 +7,7 @@ import pytest
 
 import cudadrv as cu
 
-# One item; sizes next to those of a warp and of a block; a size of several blocks that is no
+# One item; sizes next to the sizes of a warp and of a block; a size of several blocks that is no
 # multiple of the block size.
 SIZES = [1, 31, 33, 255, 256, 257, 1000]
 FLOATS = np.finfo("f4")

@@ -54,8 +54,8 @@ def run(
 ) -> np.ndarray:
     """Run a kernel on a copy of `result`, and return the copy.
 
-    In `body`, %rd1 is the address of the copy, %rd2 that of `given`, and %r1 the index of the
-    thread in its block. `directives` are inserted after the list of parameters. `target` is an
+    In `body`, %rd1 is the address of the copy, %rd2 the address of `given`, and %r1 the index of
+    the thread in its block. `directives` are inserted after the list of parameters. `target` is an
     architecture such as "100a", whose code other devices do not run.
     """
     require(capability, only=bool(target))

@@ -177,7 +177,7 @@ REDUCTIONS = {
     [(name, kind) for name, (_, kinds) in REDUCTIONS.items() for kind in kinds],
 )
 def test_reductions_in_bulk(operation, kind):
-    """Two blocks update the same bytes; without the order of blocks, the result is the same."""
+    """Two blocks update the same bytes; the result is the same in every order of the blocks."""
     dtype = NUMPY[kind]
     given, old = (RANDOM.integers(0, 100, 512 // np.dtype(dtype).itemsize) for _ in range(2))
     given, old = given.astype(dtype), old.astype(dtype)

@@ -58,7 +58,7 @@ def test_several_arrivals_at_once_and_one_that_completes_nothing():
 def test_who_drops_out_is_not_waited_for():
     """The phase does not wait for threads that have dropped out.
 
-    Of 64 threads, those of the second warp take part in the first phase only.
+    Of 64 threads, the threads of the second warp take part in the first phase only.
     """
     first = WAIT.format(name="first", parity=".parity", state="0")
     second = WAIT.format(name="second", parity=".parity", state="1")

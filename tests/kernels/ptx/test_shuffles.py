@@ -15,7 +15,7 @@ ld.global.u32 %r3, [%rd4]; ld.global.u32 %r4, [%rd4+4]; ld.global.u32 %r5, [%rd4
 
 
 def source_of(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
-    """The lane that is read, and whether it is in the segment, as the PTX manual computes them."""
+    """The source lane, and whether it is in the segment, as the PTX manual computes them."""
     offset, clamp, segment = b & 31, c & 31, c >> 8 & 31
     last = lane & segment | clamp & ~segment
     source = {

@@ -1,4 +1,4 @@
-"""Instructions without a state space use that of the variable whose address they have."""
+"""Instructions without a state space use the state space of the variable at their address."""
 
 import numpy as np
 import pytest

@@ -23,7 +23,7 @@ def mask_of(tile):
     return sum(1 << lane for lane in tile)
 
 
-# The instructions, and what all lanes of a tile get, or a list of what each of its lanes gets.
+# The instructions, and the result for all lanes of a tile, or a list with the result for each lane.
 EXCHANGES = {
     "ballot": (
         f"{SAYS} vote.sync.ballot.b32 %r8, %p1, %r4;",

@@ -1,6 +1,6 @@
 """wgmma: a warpgroup multiplies matrices in shared memory.
 
-Bounds for floating-point results are those of mma.
+Bounds for floating-point results are the same as for mma.
 """
 
 import re
