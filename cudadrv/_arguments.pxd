@@ -77,6 +77,7 @@ cdef struct Shape:
     uint8_t windowed            # `Packed.window` is set
     uint8_t domain              # 1 + the CUlaunchMemSyncDomain, or 0 if none is given
     uint8_t prioritized         # `priority` is given
+    uint8_t early               # the launch may begin before the kernel before it has ended
     int8_t priority
 
 

@@ -14,7 +14,7 @@ from cudadrv._token cimport Token
 
 
 cdef enum:
-    MOST_ATTRIBUTES = 5     # of one launch
+    MOST_ATTRIBUTES = 6     # of one launch
 
 
 cdef class Kernel:
@@ -100,7 +100,7 @@ cdef void remember_launch(
 cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative, cluster,
     tuple attributes, str call=*)
-cdef tuple attributes_of(object priority, object domain, object window)
+cdef tuple attributes_of(object priority, object domain, object window, bint early)
 cdef unsigned int fill_attributes(
     const Shape *shape, const Packed *packed, CUlaunchAttribute *attributes) noexcept nogil
 cdef Room pack_all(

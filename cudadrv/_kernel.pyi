@@ -35,6 +35,7 @@ class Kernel:
         priority: SupportsIndex | None = None,
         domain: Literal["default", "remote"] | None = None,
         window: AccessWindow | None = None,
+        early: bool = False,
     ) -> Token: ...
     def prepare(
         self,
@@ -48,6 +49,7 @@ class Kernel:
         priority: SupportsIndex | None = None,
         domain: Literal["default", "remote"] | None = None,
         window: AccessWindow | None = None,
+        early: bool = False,
     ) -> Prepared: ...
     @property
     def max_threads_per_block(self) -> int: ...

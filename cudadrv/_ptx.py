@@ -54,6 +54,7 @@ _LABELS = re.compile(
     rf"(?:\s*(?:{NAME}\s*:(?!:)|\.loc(?:\s+\d+){{3}}(?:\s*,\s*function_name\s+{NAME}"
     rf"(?:\s*\+\s*\d+)?\s*,\s*inlined_at(?:\s+\d+){{3}})?))*\s*"
 )
+_LABEL = re.compile(rf"({NAME})\s*:")
 _INSTRUCTION = re.compile(rf"(?:@\s*!?\s*{NAME}\s*)?([a-z]\w*)((?:\.\w+|::\w+)*)", re.ASCII)
 _LOCAL = re.compile(r"\.(reg|param|local|shared)\b")
 _CALL = re.compile(rf"\s*(?:\([^()]*\)\s*,\s*)?({NAME})")
@@ -70,6 +71,18 @@ _COMPUTING = frozenset(
         " testp vote xor",
     )
 )
+# Other instructions that access no memory, or only the shared memory of their block.
+_LOCAL_ONLY = frozenset(
+    re.findall(
+        r"\w+",
+        "activemask bar barrier createpolicy elect fence griddepcontrol ldmatrix mapa mbarrier"
+        " membar mma movmatrix nanosleep prefetch prefetchu redux setmaxnreg stmatrix",
+    )
+)
+# Suffixes of loads, stores and atomics that do not access global memory.
+_LOCAL_SPACES = re.compile(r"\.(?:shared|local|param|const)\b")
+_ADDRESSING = frozenset(["atom", "ld", "red", "st"])
+_LEAVING = frozenset(["exit", "ret", "trap"])
 # Instructions that only read through an address, and functions of the driver that only read.
 _READING = frozenset(["ld", "ldu", "prefetch", "prefetchu", "suld", "suq", "tex", "tld4", "txq"])
 _READING_FUNCTIONS = frozenset(("vprintf", "__assertfail"))
@@ -138,6 +151,7 @@ class Text:
         self._bodies: dict[str, list[tuple[str, str]]] = {}  # (parameters, body) by function
         self._named: dict[str, set[str]] = {}  # names in the value of each variable or alias
         self._uses: dict[str, _Use] = {}
+        self._early: dict[str, str | None] = {}  # by kernel: what `early_access` returned
         self._understood = True
         for head, body in _definitions(_COMMENT.sub(" ", text)):
             self._understood &= self._define(head[_before(head) :], body)
@@ -206,6 +220,18 @@ class Text:
                 for variable, written in use.variables.items():
                     reached[variable] = written or reached.get(variable, False)
         return {name: reached[name] and name not in self.constants for name in reached}
+
+    def early_access(self, kernel: str) -> str | None:
+        """Return a statement of a kernel that may access memory before griddepcontrol.wait.
+
+        Each path through the kernel is followed up to its first ``griddepcontrol.wait``. Calls, and
+        branches whose target is not known, count as accesses. Returns None if there is no such
+        statement.
+        """
+        if kernel not in self._early:
+            found = (_early_access([*_labelled(body)]) for _, body in self._bodies[kernel])
+            self._early[kernel] = next(filter(None, found), None)
+        return self._early[kernel]
 
     def _use_of(self, function: str) -> _Use:
         if function not in self._uses:
@@ -383,26 +409,86 @@ def _flow(
 
 def _statements(body: str) -> Iterator[str]:
     """Yield the statements of a body without labels, and "{" and "}" of its blocks."""
+    for _, statement in _labelled(body):
+        if statement:
+            yield statement
+
+
+def _labelled(body: str) -> Iterator[tuple[str, str]]:
+    """Yield the text with the labels of each statement, and the statement, which may be empty.
+
+    "{" and "}" of the blocks are statements, too.
+    """
     start = skip = 0
     for stop in _STOP.finditer(body):
         if stop.start() < skip:
             continue
-        statement = _without_labels(body[start : stop.start()])
+        labels, statement = _split_labels(body[start : stop.start()])
         if stop[0] == "{" and statement:  # these braces contain the registers of a vector
             skip = body.find("}", stop.end()) + 1 or len(body)
             continue
-        if statement:
-            yield statement
+        yield labels, statement
         if stop[0] != ";":
-            yield stop[0]
+            yield "", stop[0]
         start = stop.end()
-    if statement := _without_labels(body[start:]):
-        yield statement
+    yield _split_labels(body[start:])
 
 
-def _without_labels(text: str) -> str:
+def _split_labels(text: str) -> tuple[str, str]:
     labels = _LABELS.match(text)
-    return text[labels.end() if labels else 0 :]
+    end = labels.end() if labels else 0
+    return text[:end], text[end:]
+
+
+# ---- what runs before griddepcontrol.wait ----
+
+
+def _early_access(code: list[tuple[str, str]]) -> str | None:
+    """Return a statement that may access memory before griddepcontrol.wait, or None."""
+    # A label of an inner block may have the name of another one: then both are followed.
+    places: dict[str, list[int]] = {}
+    for index, (labels, _) in enumerate(code):
+        for label in _LABEL.findall(labels):
+            places.setdefault(label, []).append(index)
+    seen: set[int] = set()
+    todo = [0]
+    while todo:
+        index = todo.pop()
+        if index in seen or index >= len(code):
+            continue
+        seen.add(index)
+        statement = code[index][1].strip()
+        following = _following(statement, places)
+        if following is None:
+            return " ".join(statement.split())
+        goes_on, targets = following
+        todo += targets
+        if goes_on:
+            todo.append(index + 1)
+    return None
+
+
+def _following(statement: str, places: dict[str, list[int]]) -> tuple[bool, list[int]] | None:
+    """Return what runs after a statement: whether the next one does, and the targets of a branch.
+
+    Returns None if the statement may access memory, or if it is not known what follows.
+    """
+    if not statement or statement[0] in "{}.":  # a block, or a directive
+        return True, []
+    code = _INSTRUCTION.match(statement)
+    if code is None:
+        return None
+    instruction, suffix = code.groups()
+    guarded = statement.startswith("@")
+    if (instruction == "griddepcontrol" and suffix == ".wait") or instruction in _LEAVING:
+        return guarded, []
+    if instruction == "bra":
+        targets = places.get(statement[code.end() :].strip())
+        return (guarded, targets) if targets else None
+    computes = instruction in _COMPUTING or instruction in _LOCAL_ONLY
+    if computes or (instruction in _ADDRESSING and _LOCAL_SPACES.search(suffix)):
+        return True, []
+    return None
 
 
 # ---- directives and parameters ----

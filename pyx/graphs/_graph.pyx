@@ -566,7 +566,7 @@ cdef class Graph(Builder):
         """
         return add_launch(
             self, kernel, grid, block, args, shared_bytes, borrows, cooperative, cluster,
-            attributes_of(priority, domain, window), after)
+            attributes_of(priority, domain, window, False), after)
 
     def add_graph(self, Graph child not None, *, after=()):
         """Add a node that runs all nodes of another graph. Runs nothing, and borrows nothing.

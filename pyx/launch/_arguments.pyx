@@ -527,7 +527,7 @@ cdef int fill_shape(
     shape.shared_bytes = <unsigned int>min(dynamic, 0xffffffff)
     shape.cooperative = cooperative
     shape.cluster[0] = shape.cluster[1] = shape.cluster[2] = 0
-    shape.windowed = shape.domain = shape.prioritized = shape.priority = 0
+    shape.windowed = shape.domain = shape.prioritized = shape.priority = shape.early = 0
     shape.plain = cluster is None and not cooperative
     if likely(shape.plain):
         return 0

@@ -29,7 +29,8 @@ from cudadrv._driver cimport (
     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
     CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, CU_LAUNCH_ATTRIBUTE_PRIORITY, CUfunc_cache, CUfunction,
+    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, CU_LAUNCH_ATTRIBUTE_PRIORITY,
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, CUfunc_cache, CUfunction,
     CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUlaunchMemSyncDomain, CUresult,
     CUstream, PyVectorcall_NARGS, cuLaunchKernelEx, exchange_method, in_cuFuncGetAttribute,
     in_cuFuncSetAttribute, in_cuFuncSetCacheConfig,
@@ -104,7 +105,7 @@ cdef class Kernel:
 
     def launch(
         self, grid, block, *args, stream=None, shared_bytes=0, borrows=(), bint cooperative=False,
-        cluster=None, priority=None, domain=None, window=None
+        cluster=None, priority=None, domain=None, window=None, bint early=False
     ):
         """Queue a launch. Does not wait for it.
 
@@ -136,6 +137,11 @@ cdef class Kernel:
         window : AccessWindow, optional
             Memory that is to stay in the L2 cache: ``cudadrv.access_window(buffer)``. The launch
             keeps its buffer open, as ``borrows=[cudadrv.shared(buffer)]`` does.
+        early : bool, optional
+            Whether the kernel may begin before the kernel that was launched before it on the stream
+            has ended (programmatic dependent launch). Its PTX must show that each thread executes
+            ``griddepcontrol.wait`` before it accesses memory, so the launch is ordered as any
+            other. Has no effect below compute capability 9.0.
 
         Returns
         -------
@@ -150,18 +156,19 @@ cdef class Kernel:
             device, and there is no access to it (`Device.enable_access`); the number, type, size
             or range of arguments is wrong; grid, block or shared memory exceed the limits of the
             device or the kernel; there is no such priority or domain; an array in `In`, `Out` or
-            `InOut` cannot be captured (see `offload`).
+            `InOut` cannot be captured (see `offload`); a launch is ``early`` whose kernel may
+            access memory before ``griddepcontrol.wait``.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md. Nothing is queued.
 
         Driver function: cuLaunchKernelEx.
         """
         return _launch(self, grid, block, items_of(args), len(args), stream, shared_bytes, borrows,
-                       cooperative, cluster, attributes_of(priority, domain, window))
+                       cooperative, cluster, attributes_of(priority, domain, window, early))
 
     def prepare(
         self, grid, block, *args, shared_bytes=0, borrows=(), bint cooperative=False, cluster=None,
-        priority=None, domain=None, window=None
+        priority=None, domain=None, window=None, bint early=False
     ):
         """Check and pack a launch once, so that it can be queued often: ``ready.launch(stream)``.
 
@@ -175,7 +182,7 @@ cdef class Kernel:
         Driver function, only for `cooperative`: cuOccupancyMaxActiveBlocksPerMultiprocessor.
         """
         return prepared(self, grid, block, args, shared_bytes, borrows, cooperative, cluster,
-                        attributes_of(priority, domain, window))
+                        attributes_of(priority, domain, window, early))
 
     # ---- queries ----
 
@@ -576,14 +583,54 @@ cdef unsigned int fill_attributes(
         attributes[count].id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
         attributes[count].value.accessPolicyWindow = packed.window[0]
         count += 1
+    if shape.early:
+        attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attributes[count].value.programmaticStreamSerializationAllowed = 1
+        count += 1
     return count
 
 
-cdef tuple attributes_of(object priority, object domain, object window):
+cdef tuple attributes_of(object priority, object domain, object window, bint early):
     """Return the launch attributes that are given, or None."""
-    if priority is None and domain is None and window is None:
+    if priority is None and domain is None and window is None and not early:
         return None
-    return priority, domain, window
+    return priority, domain, window, early
+
+
+cdef tuple _add_attributes(
+    Kernel kernel, Shape *shape, Packed *packed, tuple attributes, tuple borrows
+):
+    """Add what `attributes_of` has returned. See `add_attributes`."""
+    priority, domain, window, early = attributes
+    if early:
+        _allow_early(kernel, shape)
+    return add_attributes(shape, packed, kernel.module.context, priority, domain, window, borrows)
+
+
+cdef int _allow_early(Kernel kernel, Shape *shape) except -1:
+    """Let a launch begin before the kernel before it has ended, if its kernel waits for that.
+
+    Work that is queued behind the launch begins when both kernels have ended, and
+    griddepcontrol.wait waits for all kernels before the launch (measured: docs/driver.md). So
+    ownership needs no other order for such a launch.
+    """
+    cdef str found
+    cdef str name = kernel.signature.kernel
+    text = kernel.module.text
+    if text is None or name not in text.kernels:
+        raise ValueError(f"{name} cannot be launched early: {kernel.module.called()} has no PTX"
+                         " text, so it is not known whether the kernel executes"
+                         " griddepcontrol.wait before it accesses memory. Load the module from PTX")
+    found = text.early_access(name)
+    if found is not None:
+        raise ValueError(f"{name} cannot be launched early: a thread can reach {found!r} before"
+                         " griddepcontrol.wait, while the kernel before it may still use the same"
+                         " memory. Wait at the beginning of the kernel"
+                         " (cudaGridDependencySynchronize() in CUDA C)")
+    shape.early = kernel.module.context.device.compute_capability >= (9, 0)
+    if shape.early:
+        shape.plain = False
+    return 0
 
 
 cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
@@ -606,9 +653,7 @@ cdef object _launch(
     shape_of(kernel, &shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
     if unlikely(attributes is not None):
-        priority, domain, window = attributes
-        more = add_attributes(
-            &shape, &packed, kernel.module.context, priority, domain, window, more)
+        more = _add_attributes(kernel, &shape, &packed, attributes, more)
     room = room_for(kernel.signature, count, more, cooperative, &frame, &packed)
     arrays = pack(kernel.signature, arguments, count, more, &packed)
     if likely(not arrays and packed.operand_count <= FEW_USES and found.capture is NULL):
@@ -993,9 +1038,8 @@ cdef Prepared prepared(
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows_of_launch(borrows)
     if attributes is not None:
-        priority, domain, ready.window = attributes
-        more = add_attributes(&ready.shape, &ready.packed, kernel.module.context, priority, domain,
-                              ready.window, more)
+        ready.window = attributes[2]
+        more = _add_attributes(kernel, &ready.shape, &ready.packed, attributes, more)
     ready.args, ready.uses = args, args + more
     ready.room = pack_all(kernel, args, more, cooperative, call, NULL, &ready.packed)
     return ready
