@@ -11,15 +11,21 @@ namespace {
 
 using explore::Step;
 
-// Notes memory of which uses by the host cannot be seen (see memory/host_uses.h).
-void note_unseen(const std::vector<Range> &used) {
-    if (!HostUses::watching())
+// Notes memory of which uses by the host cannot be seen (see memory/host_uses.h). A client that
+// labels its operations refuses such uses of their memory itself.
+void note_unseen(const Operation &operation, const std::vector<Range> &used) {
+    bool watching = HostUses::watching();
+    if (!watching && operation.label.known())
         return;
     for (const Range &range : used) {
         const Allocation *memory = find_reserved(range.begin, 1);
-        if (memory && !memory->on_device() && !state().host_uses.sees(*memory))
-            state().chooser.limit("early uses by the host are not seen of memory that the program "
-                                  "has registered, or that other processes share");
+        if (!memory || memory->on_device() || (watching && state().host_uses.sees(*memory)))
+            continue;
+        state().chooser.limit(
+            watching ? "early uses by the host are not seen of memory that the program has "
+                       "registered, or that other processes share"
+                     : "early uses of page-locked and managed memory by the host are not seen if "
+                       "cudadrv and another library use the driver in one process");
     }
 }
 
@@ -207,7 +213,8 @@ explore::Step Steps::step_of(const Operation &operation) const {
     return step;
 }
 
-void Steps::add_outcome(explore::Footprint &touched, const Outcome &outcome) const {
+void Steps::add_outcome(explore::Footprint &touched, const Operation &operation,
+                        const Outcome &outcome) const {
     auto condition = [&](uint64_t number) {
         return explore::mark_of_condition(relative(number, first_.condition));
     };
@@ -222,7 +229,7 @@ void Steps::add_outcome(explore::Footprint &touched, const Outcome &outcome) con
     if (outcome.in_parts)
         return;
     for (const auto *used : {&outcome.reads, &outcome.writes, &outcome.updates})
-        note_unseen(*used);
+        note_unseen(operation, *used);
     add(touched.reads, outcome.reads);
     add(touched.writes, outcome.writes);
     add(touched.writes, outcome.updates);
@@ -239,7 +246,7 @@ void Steps::paused(Operation &operation) {
     const Device &device = *operation.stream->owner->device;
     step.touched.reads.push_back(explore::mark_of_device(device.ordinal));
     Outcome outcome = operation.pieces->so_far();
-    add_outcome(step.touched, outcome);
+    add_outcome(step.touched, operation, outcome);
     add_early(step.touched, outcome);
     operation.step = state().chooser.made(std::move(step)) + 1;
     if (operation.pieces->lets_next_begin() && !operation.let_next_begin)
@@ -265,9 +272,9 @@ void Steps::ran(Operation &operation, const Outcome *outcome) {
         foreseen.writes = operation.writes;
         foreseen.updates = operation.updates;
     }
-    add_outcome(touched, foreseen);
+    add_outcome(touched, operation, foreseen);
     if (outcome)
-        add_outcome(touched, *outcome);
+        add_outcome(touched, operation, *outcome);
     // What a kernel of a chain has used before it waited belongs to an earlier step.
     if (outcome && !operation.chain)
         add_early(touched, *outcome);

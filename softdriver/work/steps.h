@@ -66,7 +66,8 @@ class Steps {
     void add(std::vector<Range> &all, const std::vector<Range> &more) const;
     uint64_t relative(uint64_t number, uint64_t first) const;
     void add_ordered(List &after, const RaceClock &clock) const;
-    void add_outcome(explore::Footprint &touched, const Outcome &outcome) const;
+    void add_outcome(explore::Footprint &touched, const Operation &operation,
+                     const Outcome &outcome) const;
     void add_early(explore::Footprint &touched, const Outcome &outcome) const;
     bool places() const;
     explore::Step step_of(const Operation &operation) const;

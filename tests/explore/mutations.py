@@ -69,7 +69,7 @@ MUTATIONS = [
     (
         "a kernel uses nothing before it lets the next one begin",
         STEPS,
-        "    add_outcome(step.touched, outcome);\n",
+        "    add_outcome(step.touched, operation, outcome);\n",
         "",
     ),
     (

@@ -226,6 +226,22 @@ def test_registered_memory_is_not_seen(tmp_path):
     )
 
 
+@pytest.mark.parametrize("use", ["copy(host, device, 4)", "fill(managed, 1, 8)"])
+def test_beside_cudadrv(tmp_path, use):
+    """cudadrv refuses early uses of its memory. Those of other memory are not seen beside it."""
+    code = (
+        "import cudadrv as cu\nmine = cu.LockedBuffer.zeros(4)\n"
+        "managed = address('cuMemAllocManaged', ctypes.c_size_t(4096), 1)\n"
+        "cu.DeviceBuffer.zeros(4).copy_to_async(mine, cu.Stream()).wait()\nUSE\nwait()\n"
+    )
+    done = explored(tmp_path, code.replace("USE", use))
+    assert done.returncode == 0, done.stderr
+    assert "not complete: early uses of page-locked and managed memory by the host" in done.stderr
+    assert "if cudadrv and another library use the driver in one process" in done.stderr
+    done = explored(tmp_path, code.replace("USE", "fill(device, 1, 8)"))
+    assert "1 schedule: complete" in done.stderr
+
+
 def test_polling(tmp_path):
     done = explored(tmp_path, "copy(host, device, 4)\nwhile view[0] == 3:\n    pass\nwait()\n")
     assert done.returncode == 0, done.stderr
