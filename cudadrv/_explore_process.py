@@ -70,15 +70,18 @@ class Processes:
 
     def starts_anew(self) -> None:
         """End the server. From now on, each run is a new process."""
-        if self.listener is not None:
-            self.listener.close()
-            self.listener = None
-            self.path.unlink(missing_ok=True)
+        self._ends_listening()
         if self.server is not None:
             server, self.server = self.server, None
             server.connection.close()
             _end(server.process)
             os.close(server.pipe)
+
+    def _ends_listening(self) -> None:
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+            self.path.unlink(missing_ok=True)
 
     def run(self) -> Ended:
         """Run the command once. Raises TooSlowError if that takes too long."""
@@ -134,6 +137,7 @@ class Processes:
                     if key.fileobj is self.listener:
                         self.server = self._accepted(process, pipe, output)
                         if self.server is not None:
+                            self._ends_listening()  # processes that a run starts find nobody
                             return Ended(0, b"")
                     elif chunk := os.read(pipe, CHUNK):
                         output += chunk

@@ -26,10 +26,16 @@ struct Footprint {
 
     // Returns true if the order of the two steps matters: both touch a byte, and one changes it.
     bool conflicts(const Footprint &other) const;
-    bool operator==(const Footprint &other) const {
-        return reads == other.reads && writes == other.writes;
-    }
+    // Returns the footprint of the same step in another run: with all of the program's own memory
+    // for each part of it.
+    Footprint in_any_run() const;
+    // Returns true if these can be footprints of one step in two runs.
+    bool operator==(const Footprint &other) const;
 };
+
+// The address of memory that the driver does not know, such as a block of malloc, has this bit,
+// because the memory may be somewhere else in each run.
+constexpr uintptr_t of_program = uintptr_t(1) << 61;
 
 constexpr uintptr_t first_mark = uintptr_t(0xfff) << 52;
 // The marks: what host functions share with the host; the output of kernels; the memory of which

@@ -170,7 +170,7 @@ bool Search::next(Plan &plan) {
             nodes_.pop_back();
             continue;
         }
-        node.explored.push_back({node.chosen, node.touched});
+        node.explored.push_back({node.chosen, node.touched.in_any_run()});
         node.chosen = *wanted;
         node.todo.erase(wanted);
         branch_ = nodes_.size() - 1;

@@ -70,13 +70,9 @@ CUresult Branches::submit_node(const GraphNode &node, std::vector<OperationPtr> 
 }
 
 void Branches::let_begin_early(const OperationPtr &operation, const OperationPtr &early) const {
-    if (!early || !early->kernel || !operation->kernel)
-        return;
-    if (!whole_)
+    // The nodes of a body are operations that a search can choose only under replay.
+    if (early && early->kernel && operation->kernel && (!whole_ || state().chooser.replays()))
         begin_early(operation, early);
-    else if (state().chooser.replays())
-        state().chooser.limit("programmatic dependent launches in the bodies of conditional nodes "
-                              "begin late");
 }
 
 CUresult Branches::submit_one(Stream &branch, OperationPtr operation, OperationPtr &end) {

@@ -146,8 +146,6 @@ bool reads_now(Order order) {
     case Schedule::Lazy:
         return order != Order::Stream;
     default:
-        if (order == Order::Any && state().chooser.replays())
-            state().chooser.limit("a copy whose source may be read at any time reads it late");
         return order == Order::DuringCall || (order == Order::Any && state().chooser.draw(2));
     }
 }
@@ -163,6 +161,7 @@ OperationPtr join(std::vector<OperationPtr> parts) {
     for (const OperationPtr &part : parts) {
         all->reads.insert(all->reads.end(), part->reads.begin(), part->reads.end());
         all->writes.insert(all->writes.end(), part->writes.begin(), part->writes.end());
+        all->waits.insert(all->waits.end(), part->waits.begin(), part->waits.end());
     }
     all->action = [parts = std::move(parts)] {
         for (const OperationPtr &part : parts)
@@ -191,6 +190,19 @@ Manner in_batch(const Copy &copy) {
     return waits ? manner : Manner{manner.snapshot, false, false};
 }
 
+// Under replay, a search chooses when a copy with Order::Any reads its source: an operation of an
+// internal stream does so.
+bool reads_apart(const Copy &copy) {
+    return copy.order == Order::Any && state().chooser.replays() &&
+           !manner_of(copy.transfer).promised;
+}
+
+CUresult submit_reading(Stream &stream, const Copy &copy, OperationPtr &writing) {
+    StreamPtr own = create_stream(stream.context, StreamKind::Created, CU_STREAM_NON_BLOCKING, 0);
+    own->tag = stream.tag;
+    return submit(*own, copy_in_two(copy.transfer, writing));
+}
+
 CUresult submit_copies(Call &call, Stream &stream, const Copies &copies, bool batch) {
     if (std::any_of(copies.begin(), copies.end(), of_graph))
         return CUDA_ERROR_INVALID_VALUE;
@@ -199,6 +211,11 @@ CUresult submit_copies(Call &call, Stream &stream, const Copies &copies, bool ba
     for (const Copy &copy : copies) {
         if (!copy.transfer.bytes())
             continue;
+        if (reads_apart(copy)) {
+            if (CUresult status = submit_reading(stream, copy, parts.emplace_back()))
+                return status;
+            continue;
+        }
         Manner manner = batch ? in_batch(copy) : manner_of(copy);
         blocks |= manner.blocks;
         promised |= manner.promised;

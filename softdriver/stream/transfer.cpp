@@ -115,6 +115,22 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     return operation;
 }
 
+OperationPtr copy_in_two(const Transfer &transfer, OperationPtr &writing) {
+    auto reading = std::make_shared<Operation>();
+    auto staged = std::make_shared<std::pair<Transfer, std::shared_ptr<char[]>>>();
+    reading->reads = ranges(transfer, transfer.source);
+    reading->action = [transfer, staged] { staged->first = stage(transfer, staged->second); };
+    writing = std::make_shared<Operation>();
+    Operation *self = writing.get(); // the operation owns its action
+    writing->waits.push_back(reading);
+    writing->writes = ranges(transfer, transfer.target);
+    writing->action = [transfer, staged, self] {
+        move_bytes(staged->first);
+        move_undefined(*self, transfer);
+    };
+    return reading;
+}
+
 namespace {
 
 // What a waiting call promises to the program: nothing, that all work before the operation is done,

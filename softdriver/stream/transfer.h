@@ -50,6 +50,9 @@ void take_undefined_copies(TakeUndefined take);
 // Makes the operation of a copy. With `snapshot`, the operation copies the present contents of the
 // source.
 OperationPtr copy_operation(const Transfer &transfer, bool snapshot);
+// Makes the two operations of a copy that may read its source before it is its turn. Returns the
+// one that reads it. `writing` waits for it, and writes the target.
+OperationPtr copy_in_two(const Transfer &transfer, OperationPtr &writing);
 // Waits for a copy that blocks.
 CUresult finish_copy(Call &call, Stream &stream, const OperationPtr &operation, bool promised);
 

@@ -137,10 +137,11 @@ Range Steps::end_of(const Operation &operation) const {
 }
 
 // Returns the range with an address that is the same in each run: memory that the run has allocated
-// is named by the number of the allocation.
+// is named by the number of the allocation. Marks memory for which there is no such address.
 Range Steps::named(const Range &range) const {
     constexpr uintptr_t of_run = uintptr_t(1) << 62;
     constexpr int longest = 36;
+    const Range unknown{range.begin + explore::of_program, range.bytes, range.pitch, range.rows};
     uintptr_t begin;
     uint64_t number;
     if (const Allocation *memory = find_reserved(range.begin, 1)) {
@@ -149,10 +150,10 @@ Range Steps::named(const Range &range) const {
     } else {
         auto next = freed_.upper_bound(range.begin);
         if (next == freed_.begin())
-            return range;
+            return unknown;
         const auto &[place, freed] = *std::prev(next);
         if (range.begin >= place + freed.first)
-            return range;
+            return unknown;
         begin = place;
         number = freed.second;
     }

@@ -87,7 +87,7 @@ MUTATIONS = [
     (
         "nobody sleeps",
         SEARCH,
-        "        node.explored.push_back({node.chosen, node.touched});\n",
+        "        node.explored.push_back({node.chosen, node.touched.in_any_run()});\n",
         "        node.explored.push_back({node.chosen, {{}, {{0, ~size_t(0)}}}});\n",
     ),
 ]

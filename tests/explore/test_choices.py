@@ -82,10 +82,7 @@ class Driver(Calls):
         self._do("fill", stream, buffer, value)
 
     def batch(self, stream, *pairs):
-        copies = [(self.buffers[to].value, self.buffers[of].value, BYTES) for to, of in pairs]
-        arguments = batch(copies, CopyAttributes(order=STREAM_ORDER))
-        numbers = (ctypes.c_size_t(a) if isinstance(a, int) else a for a in arguments)
-        self._call("cuMemcpyBatchAsync_v2", *numbers, self.streams[stream])
+        with_attributes(self, STREAM_ORDER, *pairs, stream=stream)
 
 
 def test_copies_of_a_batch(cuda_device):
@@ -272,19 +269,23 @@ class Launches:
         self.module = cu.Module(TEXT)
         self.names = names
 
+    def launch(self, stream, *addresses):
+        """Launch the kernels, each of which may begin before the one before it has ended."""
+        for number, name in enumerate(self.names):
+            cells = list(map(ctypes.c_uint64, addresses))
+            array = (ctypes.c_void_p * 2)(*map(ctypes.addressof, cells))
+            attribute = Attribute(6, 0, (1,))
+            shape = (4, 1, 1, 64, 1, 1, 0)
+            config = Config(shape, stream.handle, ctypes.addressof(attribute), int(number > 0))
+            function = ctypes.c_void_p(self.module[name].handle)
+            status = self.driver.cuLaunchKernelEx(ctypes.byref(config), function, array, None)
+            assert status == 0
+
     def __call__(self):
         with cu.Device(0), cu.ordering("unchecked"):
             stream = cu.Stream()
             data, result = (cu.zeros(2048, "u4", pooled=False) for _ in range(2))
-            for number, name in enumerate(self.names):
-                cells = [ctypes.c_uint64(buffer.address) for buffer in (data, result)]
-                array = (ctypes.c_void_p * 2)(*map(ctypes.addressof, cells))
-                attribute = Attribute(6, 0, (1,))
-                shape = (4, 1, 1, 64, 1, 1, 0)
-                config = Config(shape, stream.handle, ctypes.addressof(attribute), int(number > 0))
-                function = ctypes.c_void_p(self.module[name].handle)
-                status = self.driver.cuLaunchKernelEx(ctypes.byref(config), function, array, None)
-                assert status == 0
+            self.launch(stream, data.address, result.address)
             if self.beside:
                 other = cu.Stream()
                 data.fill_async(5, other)
@@ -312,6 +313,28 @@ class Launches:
 )
 def test_a_launch_that_may_begin_early(cuda_device, names, results):
     assert compared(Launches(*names)) == results
+
+
+@pytest.mark.parametrize(
+    ("names", "results"),
+    [
+        (["produce", "consume"], {0, 7}),
+        (["produce", "consume_after_wait"], {7}),
+        (["produce_then_trigger", "consume"], {7}),
+        (["produce", "waits_and_triggers", "consume"], {7}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_launch_in_a_body_that_may_begin_early(conditions, names, results):
+    launches = Launches(*names)
+
+    def build(graph, buffer):
+        _, body = graph.add_if(graph.condition(1))
+        with cu.Stream() as stream, body.capture(stream):
+            launches.launch(stream, buffer.address, buffer.address + 8192)
+
+    found = compared(conditions(build, words=4096))
+    assert {result[2048] for result in found} == results
 
 
 # ---- what else steps share ----
@@ -376,15 +399,38 @@ def test_a_kernel_that_lets_the_next_begin_is_two_steps(cuda_device):
     assert compared(launches) == {(5,), (7,)}
 
 
+def with_attributes(driver, order, *pairs, stream=0):
+    copies = [(driver.buffers[to].value, driver.buffers[of].value, BYTES) for to, of in pairs]
+    arguments = batch(copies, CopyAttributes(order=order))
+    numbers = (ctypes.c_size_t(a) if isinstance(a, int) else a for a in arguments)
+    driver._call("cuMemcpyBatchAsync_v2", *numbers, driver.streams[stream])
+
+
 def test_a_copy_that_reads_at_any_time(cuda_device):
-    """When it reads is not a choice, so the result is not called complete."""
+    """It may read its source before the work that the stream does before the copy."""
 
     def work(driver):
-        copies = [(driver.buffers[1].value, driver.buffers[0].value, BYTES)]
-        arguments = batch(copies, CopyAttributes(order=ANY_ORDER))
-        numbers = (ctypes.c_size_t(a) if isinstance(a, int) else a for a in arguments)
-        driver._call("cuMemcpyBatchAsync_v2", *numbers, driver.streams[0])
+        driver.fill(0, 0, 7)
+        driver.fill(0, 1, 8)
+        with_attributes(driver, ANY_ORDER, (1, 0))
 
-    assert run_all(Driver(work)).limits == (
-        "a copy whose source may be read at any time reads it late",
-    )
+    assert compared(Driver(work, buffers=2), runs=2) == {(7, 0), (7, 7)}
+
+
+def test_a_batch_that_reads_at_any_time(cuda_device):
+    """Its copies have two steps each, and another stream writes what they read."""
+
+    def work(driver):
+        with_attributes(driver, ANY_ORDER, (1, 0), (2, 1))
+        driver.fill(1, 0, 7)
+
+    results = compared(Driver(work, buffers=3))
+    assert {result[1:] for result in results} == {(0, 0), (0, 10), (7, 7), (7, 10)}
+
+
+def test_work_behind_a_copy_that_reads_at_any_time(cuda_device):
+    def work(driver):
+        with_attributes(driver, ANY_ORDER, (1, 0))
+        driver.fill(0, 0, 7)
+
+    assert compared(Driver(work, buffers=2), runs=1) == {(7, 0)}
