@@ -622,6 +622,7 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuGraphInstantiateWithFlags "cudadrv_cuGraphInstantiateWithFlags"(
         CUgraphExec *executable, CUgraph graph, unsigned long long flags)
     CUresult cuGraphLaunch "cudadrv_cuGraphLaunch"(CUgraphExec executable, CUstream stream)
+    CUresult cuGraphUpload "cudadrv_cuGraphUpload"(CUgraphExec executable, CUstream stream)
     CUresult cuGraphExecDestroy "cudadrv_cuGraphExecDestroy"(CUgraphExec executable)
     CUresult cuGraphExecUpdate "cudadrv_cuGraphExecUpdate"(
         CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *result)

@@ -36,6 +36,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         TO
         OFFLOAD
         CONSTANT
+        UPLOAD
         LAUNCH
         CUSTOM
     unsigned CUDADRV_OPERATION_COUNT

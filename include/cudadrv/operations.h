@@ -41,6 +41,7 @@ enum cudadrv_node {
     OPERATION(TO, "to", NO_NODE)                                                                   \
     OPERATION(OFFLOAD, "offload", NO_NODE)                                                         \
     OPERATION(CONSTANT, "constant", NO_NODE)                                                       \
+    OPERATION(UPLOAD, "upload", NO_NODE)                                                           \
     OPERATION(LAUNCH, "a launch", LAUNCH_NODE)                                                     \
     OPERATION(CUSTOM, "a custom operation", OTHER_NODE)
 

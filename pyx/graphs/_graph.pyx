@@ -29,7 +29,7 @@ from cudadrv._copy_node cimport add_copy
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
     CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, cuGraphLaunch,
-    cudadrv_table, has_answered, in_cuGraphCreate, in_cuGraphExecDestroy,
+    cuGraphUpload, cudadrv_table, has_answered, in_cuGraphCreate, in_cuGraphExecDestroy,
     in_cuGraphInstantiateWithFlags, likely, unlikely,
 )
 from cudadrv._engine cimport (
@@ -45,8 +45,8 @@ from cudadrv._kernel cimport Kernel, attributes_of
 from cudadrv._launch_node cimport add_launch
 from cudadrv._memory_kinds cimport EXECUTABLE
 from cudadrv._names cimport (
-    CONSTANT, COPY_NODE, FILL_NODE, LAUNCH, Parts, checked_name, give_back_name, graph_launch,
-    number_of_graph, operation_name, parts_of,
+    CONSTANT, COPY_NODE, FILL_NODE, LAUNCH, UPLOAD, Parts, checked_name, give_back_name,
+    graph_launch, number_of_graph, operation_name, parts_of,
 )
 from cudadrv._node cimport Builder, fill_request
 from cudadrv._operation cimport Operation, issue, prepare
@@ -1213,6 +1213,11 @@ cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexc
     return cuGraphLaunch(raw[0], stream)
 
 
+cdef CUresult _upload_call(void *executable, CUstream stream, bint *queued) noexcept nogil:
+    cdef CUgraphExec *raw = <CUgraphExec *>executable
+    return cuGraphUpload(raw[0], stream)
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class ExecutableGraph:
@@ -1296,6 +1301,51 @@ cdef class ExecutableGraph:
             self.launching -= 1
         if unlikely(reason):
             refuse_operation(&operation, reason, found, uses.targets(accesses, count))
+        stand_for(token, &operation)
+        return token
+
+    def upload(self, stream=None):
+        """Queue an upload of the graph to the device, so that the first launch is quicker.
+
+        Does not wait for it. The upload runs after the work of the stream, and uses no buffer.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            As for `launch`.
+
+        Returns
+        -------
+        Token
+
+        Raises
+        ------
+        TypeError, ValueError, CaptureError
+            As for `launch`.
+
+        Driver function: cuGraphUpload.
+
+        Examples
+        --------
+        >>> step = graph.instantiate()
+        >>> step.upload(stream)
+        >>> step.launch(stream)     # later
+        """
+        cdef Operation operation
+        cdef Stream found = _stream_of_launch(self, stream)
+        cdef Token token
+        if found.context is not self.context or self.changing:
+            refuse_launch(self, found)
+        self.launching += 1     # as in `launch`
+        try:
+            token = new_token(found, None, None)
+            prepare(&operation, UPLOAD, NULL, 0, _upload_call, &self.raw)
+            # Not a run: later launches are ordered after the last launch, not after an upload.
+            reason = issue(&operation, found, NULL, True)
+        finally:
+            self.launching -= 1
+        if reason:
+            refuse_operation(&operation, reason, found, ())
         stand_for(token, &operation)
         return token
 

@@ -14,6 +14,7 @@ BY_HAND = {
     "_copy._copy_across": "looks for the context that is lost",
     "_custom._issue": "begins again if the variables of a kernel have changed",
     "_graph.ExecutableGraph.launch": "has runs, and names the nodes of the graph",
+    "_graph.ExecutableGraph.upload": "uses no memory, so only the driver or a capture refuses it",
     "_kernel._ask_without_arrays": "names arguments, and says how to declare them",
     "_kernel.launch_packed": "begins again if the module has changed; names arguments",
     "_loan.Lent.begin_in_capture": "the capture issues it",

@@ -994,6 +994,7 @@ def graphs():
         with suppress(cu.BufferBorrowedError):
             work.close()
         with graph.instantiate() as step:
+            step.upload(side)
             for number in range(2):
                 frames[:] = number
                 step.launch(main)

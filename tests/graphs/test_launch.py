@@ -591,3 +591,48 @@ def test_a_closed_executable_on_a_closed_stream(world, step):
     for stream in (closed, None, 7):
         with pytest.raises(ValueError, match="this executable of graph 'step' is closed"):
             step.launch(stream)
+
+
+def test_launches_behind_an_upload_compute_the_same(world, step):
+    step.upload(world.main)
+    for number in range(3):
+        world.frames[:] = number
+        step.launch(world.main)
+        step.upload(world.main).wait()
+        assert list(world.result.to_numpy()) == [number] * 16
+
+
+def test_an_upload_borrows_nothing(world, step, gate):
+    gate.hold(world.main)
+    token = step.upload(world.main)
+    assert not token.done
+    for name in ("frames", "work", "out", "result"):
+        assert not getattr(world, name).borrowed
+    world.frames[:] = 1
+    gate.open()
+    token.wait()
+    assert token.done
+
+
+def test_the_stream_of_an_upload(world, step):
+    with world.main:
+        step.upload().wait()
+    with pytest.raises(TypeError, match="pass one, or call it inside a"):
+        step.upload()
+
+
+def test_an_upload_cannot_be_captured(world, step):
+    other = cu.Graph()
+    with other.capture(world.main), pytest.raises(cu.CaptureError, match="cannot be captured"):
+        step.upload(world.main)
+
+
+def test_wrong_arguments_of_an_upload(world, step):
+    with pytest.raises(TypeError):
+        step.upload(3.5)
+    with cu.Context.create(world.main.device), cu.Stream() as stream:
+        with pytest.raises(ValueError, match="use a stream of the graph's context"):
+            step.upload(stream)
+    step.close()
+    with pytest.raises(ValueError, match="is closed"):
+        step.upload(world.main)

@@ -300,6 +300,7 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Graph.add_while": lambda t, w: t.add_while(t.condition(0)),
     "Graph.add_switch": lambda t, w: t.add_switch(t.condition(0), 2),
     "ExecutableGraph.launch": lambda t, w: t.launch(w.stream),
+    "ExecutableGraph.upload": lambda t, w: t.upload(w.stream),
     "ExecutableGraph.update": lambda t, w: t.update(w.graph()),
     "ExecutableGraph.__getitem__": lambda t, w: t[0],
     "ExecutableNode.set": lambda t, w: t.set(value=3),
