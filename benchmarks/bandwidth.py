@@ -84,7 +84,7 @@ def bare_and_wait(nbytes):
 
 
 def locked(nbytes):
-    """Return copies of page-locked memory instead of the array."""
+    """Return functions that copy page-locked memory, instead of the array that they are given."""
     driver = ctypes.CDLL(cu.driver_info().path)
     device, host, stream = cu.DeviceBuffer(nbytes), cu.LockedBuffer.zeros(nbytes), cu.Stream()
     remote, local = ctypes.c_uint64(device.address), ctypes.c_void_p(host.address)

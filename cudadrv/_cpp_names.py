@@ -1,7 +1,7 @@
 """C++ names of kernels: those that a compiler was asked for, and those that are mangled.
 
-A compiler is asked for kernels by name expressions, such as ``scale<float>``. Which mangled names
-it gave them is written into the PTX, as comments, so it also stays known in files.
+A compiler is asked for kernels by name expressions, such as ``scale<float>``. The PTX lists the
+mangled names in comments, so they are still known when the PTX is read from a file.
 """
 
 import re

@@ -22,7 +22,7 @@ def black_scholes(
     results = np.empty(count, dtype), np.empty(count, dtype)
     with cu.Stream().scope():
         sources = [cu.DeviceBuffer.from_array(array) for array in (shares, strikes, years)]
-        # Two halves of one buffer are two buffers to whoever borrows them.
+        # The two halves of the buffer are borrowed separately, like two buffers.
         prices = cu.DeviceBuffer(2 * count, dtype, name="prices")
         calls, puts = prices.split_at(count)
         reads = map(cu.read, sources)

@@ -839,7 +839,9 @@ cdef class Claim:
 
 @cython.final
 cdef class Owner:
-    """Another process that has made tickets. Kept until it ends, because most make more tickets."""
+    """Another process that has made tickets. The Owner is kept until the process ends, because most
+    processes make more tickets.
+    """
 
     cdef int pidfd
     cdef Segment board

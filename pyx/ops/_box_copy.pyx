@@ -123,7 +123,7 @@ cdef CUresult _call_flat(BoxCopy *copy, CUstream stream) noexcept nogil:
 
 
 cdef CUresult _call_across(BoxCopy *copy, CUstream stream) noexcept nogil:
-    """Copy between two contexts. Their parameters begin as those of a copy in one context."""
+    """Copy between two contexts. The parameters begin with the fields of a copy in one context."""
     cdef CUDA_MEMCPY3D_PEER params
     memset(&params, 0, sizeof(params))
     params.dstMemoryType = params.srcMemoryType = CU_MEMORYTYPE_DEVICE

@@ -218,7 +218,7 @@ cdef size_t _end(Region region) noexcept:
 
 
 cdef list _open_at(list regions, list indices, size_t start):
-    """Return those of some regions that have not ended before a byte."""
+    """Return the regions, among these indices, that end after a byte."""
     found = []
     for index in indices:
         if _end(regions[index]) > start:

@@ -62,8 +62,8 @@ int configure(const char *text) {
     return CUDA_SUCCESS;
 }
 
-// Called at exit. Reports what still waits for the client's names without these names, because it
-// is too late to call the client.
+// Called at exit. Reports what still waits for names from the client, without these names, because
+// it is too late to call the client.
 void tell_unnamed() {
     if (in_forked_child())
         return;

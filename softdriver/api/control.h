@@ -27,7 +27,7 @@ SOFT_EXPORT const char *cudadrvSoftVersion(void);
 // and CUDA_ERROR_NOT_SUPPORTED if the system does not tell which pages the host has used.
 //
 // Sets `faults[0]` to the page faults of the host in the blocks of the range, and `faults[1]` to
-// those of devices. A page fault moves or copies a block to the processor that uses it.
+// the page faults of devices. A page fault moves or copies a block to the processor that uses it.
 SOFT_EXPORT int cudadrvSoftPageFaults(unsigned long long address, unsigned long long bytes,
                                       unsigned long long faults[2]);
 // Sets `places[i]` to the place of page i of the range, for the first `count` pages: the ordinal of
@@ -68,6 +68,6 @@ SOFT_EXPORT int cudadrvSoftDescribeDevice(int place, cudadrvSoftDevice *device);
 
 SOFT_EXPORT int cudadrvSoftSetWords(const cudadrvSoftWords *words);
 // Says that memory gets a new owner, for whom its contents are undefined (checks=init). Has no
-// effect while work is unfinished, which may be that of the old owner.
+// effect while work is unfinished, because this may be work of the old owner.
 SOFT_EXPORT int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes);
 SOFT_EXPORT int cudadrvSoftTagStream(CUcontext context, CUstream stream, unsigned long long tag);

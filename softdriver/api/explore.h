@@ -11,16 +11,16 @@ SOFT_EXPORT int cudadrvSoftExploreStart(int everything);
 SOFT_EXPORT int cudadrvSoftExploreSave(void);
 // Begins the next run: restores the memory that was saved and still exists, and sets
 // schedule=replay. With a script, the run follows this script, and with a seed it makes random
-// choices; in both cases nothing is learned from it. Returns CUDA_ERROR_INVALID_VALUE if the script
-// is none.
+// choices; in both cases nothing is learned from it. Returns CUDA_ERROR_INVALID_VALUE if the text
+// is not a script.
 SOFT_EXPORT int cudadrvSoftExploreBegin(const char *script, unsigned long long seed);
 // Ends the run, after all its work has run. Returns a JSON object: "script" of the run; "more":
 // whether there is another order to run; "runs", "redundant"; "limits": why not all orders can be
 // explored; "misfit": how the run differed from an earlier one with the same choices, or "";
 // "failure": a wait that never ends, or "".
 SOFT_EXPORT const char *cudadrvSoftExploreEnd(void);
-// For a program that runs as a process of its own each time (see api/explore_process.h): returns
-// the plan of the next run, or learns from the text of a finished run and returns what End returns.
+// For a program that runs in a new process each time (see api/explore_process.h): Plan returns the
+// plan of the next run; Learn takes the text of a finished run, and returns what End returns.
 SOFT_EXPORT const char *cudadrvSoftExplorePlan(const char *script, unsigned long long seed);
 SOFT_EXPORT const char *cudadrvSoftExploreLearn(const char *run);
 // Returns a run's text as the JSON object of cudadrvSoftRun.
@@ -33,5 +33,5 @@ SOFT_EXPORT int cudadrvSoftExploreStop(void);
 SOFT_EXPORT const char *cudadrvSoftRun(void);
 // Says what the thread's next queries of events and streams are for, until the next call: 0: the
 // program wants the answer; 1: it will ask until they are done; 2: it only looks whether memory can
-// be used again. Only the first is a choice.
+// be used again. Only an answer to the first kind of query is a choice that the search explores.
 SOFT_EXPORT void cudadrvSoftAsks(int purpose);

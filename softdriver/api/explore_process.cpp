@@ -27,7 +27,8 @@ std::string content(const std::string &name) {
     return text.str();
 }
 
-// Returns true if no other process has done so with this name.
+// Creates an empty file of this name in the folder of the plan. Returns false if the file exists,
+// because another process has created it.
 bool make(const std::string &name) {
     int file = open((*plans + "/" + name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file >= 0)

@@ -12,8 +12,8 @@
 namespace soft {
 namespace {
 
-// The addresses of the symbols for which stream 0 is the legacy stream and the per-thread stream.
-// They are equal if the function has only one symbol.
+// The addresses of a function's two symbols: in `plain`, stream 0 means the legacy stream, and in
+// `per_thread` the per-thread stream. They are equal if the function has only one symbol.
 struct Addresses {
     void *plain;
     void *per_thread;

@@ -62,7 +62,7 @@ struct State {
     HandleTable<TextureObject> textures{0x5d0000001000};
     HandleTable<TextureObject> surfaces{0x5d1000001000};
     HandleTable<TextureReference> references{0x5d2000001000};
-    // The pools of memory that is not a device's own, by kind of memory, and by type and id of the
+    // The pools of memory that is not device memory, by kind of memory, and by type and id of the
     // location.
     std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress

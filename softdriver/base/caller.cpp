@@ -70,7 +70,7 @@ std::string file_of(const Python &api, Object frame) {
     return file;
 }
 
-// Returns the innermost line of the program, or the innermost one of all.
+// Returns the innermost line of the program; if there is none, the innermost line of any file.
 std::string innermost(const Python &api) {
     std::string first;
     for (Object frame = api.frame(api.own_state()); frame;) {

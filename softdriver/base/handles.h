@@ -39,7 +39,7 @@ template <class Object> class HandleTable {
             freed_.push_back(handle);
     }
 
-    // Returns whether the handle is that of an object that was erased.
+    // Returns whether the handle belonged to an object that was erased.
     bool was_erased(uintptr_t handle) const {
         return handle >= first_ && handle < next_ && (handle - first_) % step == 0 &&
                !objects_.count(handle);

@@ -37,7 +37,8 @@ struct Settings {
     RaceMode races = RaceMode::Record;
     unsigned checks = 0;                 // the bits of Check that are on
     RaceMode hazards = RaceMode::Record; // what happens with hazards in kernels
-    bool benign = false; // races whose second write stores the bytes that are there count, too
+    // Also count races whose second write stores the bytes that are there already.
+    bool benign = false;
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;
     // The number of threads that run the blocks of a launch; 0 means the number of processors under

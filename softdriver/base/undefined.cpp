@@ -231,7 +231,7 @@ void UndefinedMemory::copy(uintptr_t target, uintptr_t source, size_t bytes) {
     if (is_whole(source, source + bytes))
         return undefine(target, bytes);
     changed_++;
-    // If the two overlap, what is read later must not have been written before.
+    // If the two overlap, no byte may be overwritten before it is read.
     bool backwards = target > source;
     for (size_t done = 0, step; done < bytes; done += step) {
         step = std::min(bytes - done, most_copied);

@@ -36,7 +36,7 @@ class UndefinedMemory {
     // Grows whenever memory becomes undefined.
     uint64_t changed() const { return changed_; }
     // Sets `masks` to the undefined bits of each byte. Returns whether there are any. If so, sets
-    // `origin` to that of one of them.
+    // `origin` to the origin of one of them.
     bool read(uintptr_t begin, size_t bytes, uint8_t *masks, uint32_t &origin) const;
     // Sets the undefined bits of each byte, if the memory is tracked.
     void write(uintptr_t begin, size_t bytes, const uint8_t *masks, uint32_t origin);
@@ -71,7 +71,8 @@ class UndefinedMemory {
     std::atomic<bool> on_{false};
     std::atomic<uint64_t> changed_{0};
     std::map<uintptr_t, uintptr_t> tracked_; // end by begin
-    std::map<uintptr_t, uintptr_t> whole_; // wholly undefined bytes outside of pages_: end by begin
+    // The end of each range of wholly undefined bytes outside of pages_, by its begin.
+    std::map<uintptr_t, uintptr_t> whole_;
     std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_; // by address / page_bytes
 };
 

@@ -68,8 +68,8 @@ Known::Node &Known::own_node(Ptr &ptr) {
     return const_cast<Node &>(node(ptr)); // all nodes are made here or in grow()
 }
 
-// Returns what either tree has. If that is all that one of them has, returns this one, so that
-// trees go on to share it.
+// Returns what either tree has. If one of the trees already has everything, returns that tree
+// itself, so that it stays shared.
 Known::Ptr Known::merged(const Ptr &a, const Ptr &b, unsigned level) {
     if (a == b || !b)
         return a;
@@ -180,8 +180,9 @@ template <class Act> void Clocks::for_each_plane(unsigned warp, uint32_t lanes, 
             act(first + unsigned(__builtin_ctz(left)));
 }
 
-// Returns the time of an actor that these lanes of a warp know because the actor is their own, or
-// that of a lane of the warp, or because all threads know it.
+// Returns the time up to which these lanes of a warp know the operations of an actor. They know
+// them if the actor belongs to one of the lanes or to a lane of the warp, or if all threads of the
+// block know them.
 uint32_t Clocks::known_of_actor(unsigned warp, uint32_t lanes, unsigned actor) const {
     const Finished &finished = finished_[actor - actors_.stride];
     uint32_t time = finished.block;
@@ -215,7 +216,8 @@ Known Clocks::only(unsigned actor, uint32_t time) const {
     return known;
 }
 
-// Returns what all lanes of a warp know because all threads do, or because the lanes have met.
+// Returns the times that all lanes of a warp know because all threads know them, or because the
+// lanes have met.
 Clocks::Times Clocks::base_times(unsigned warp) const {
     Times times(actors_.count());
     std::fill_n(times.begin(), actors_.stride, base_);

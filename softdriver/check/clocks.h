@@ -53,15 +53,16 @@ class Known {
     unsigned levels_ = 0; // the tree has the blocks below 16^levels_
 };
 
-// What a strong write tells the threads that read the value: what the writer knew at its last fence
-// or, if the write releases, at the write. `everyone` is for all threads. `block` is only for
-// threads of the same block, because the scope of the write or of the fence was a block.
+// What a strong write passes on to the threads that read the value: what the writer knew at its
+// last fence or, if the write releases, at the write itself. `everyone` is for all threads. `block`
+// is only for threads of the same block, because the scope of the write or of the fence was a
+// block.
 struct Told {
     Known everyone, block;
     uint32_t of = 0; // the block that `block` is for
 
     explicit operator bool() const { return everyone || block; }
-    // Adds what a thread of a block has told.
+    // Adds what a thread of a block has passed on.
     void add(const Told &other);
 };
 
@@ -80,8 +81,8 @@ struct Actors {
     unsigned count() const { return first_other() + others; }
 };
 
-// The operations of an actor that is no thread have times from this one on. No thread has such a
-// time, so what is known to all threads up to some time is nothing that an actor does.
+// The times of actors that are not threads begin with this one. Threads never reach it, so "all
+// threads know everything up to this time of the block" never includes operations of such actors.
 constexpr uint32_t first_time_of_actors = 1u << 31;
 
 // The clocks of the actors of a block.
@@ -97,27 +98,29 @@ class Clocks {
     }
     // Returns whether all lanes of the warp have the same time.
     bool is_same(unsigned warp) const { return warps_[warp].same; }
-    // All threads of the block, and all lanes of the warp, know each other up to these times.
+    // All threads of the block know each other up to the time known_to_block(), and all lanes of
+    // the warp up to known_to_warp().
     uint32_t known_to_block() const { return base_; }
     uint32_t known_to_warp(unsigned warp) const { return warps_[warp].base; }
-    // Returns whether a thread may know more than that.
+    // Returns whether any thread may know more than that.
     bool has_learned() const { return !touched_.empty(); }
     // Returns one of `lanes` of the warp such that the thread does not know the time `epoch` of
     // this lane. Returns -1 if there is none.
     int unknown(unsigned thread, uint32_t block, unsigned warp, uint32_t lanes,
                 uint32_t epoch) const;
 
-    // Says that the owner of an actor, which is no thread, knows that its operations up to this
-    // time are over. finished() returns this time.
+    // Records that the owner of an actor, which is not a thread, knows that the actor's operations
+    // up to this time are complete.
     void finish(unsigned actor, uint32_t time);
     uint32_t finished(unsigned actor) const { return finished_[actor - actors_.stride].own; }
-    // Returns whether all threads of the block know that an actor has finished this.
+    // Returns whether all threads of the block know that an actor is complete up to this time.
     bool is_known_to_block(unsigned actor, uint32_t time) const {
         return finished_[actor - actors_.stride].block >= time;
     }
-    // Returns what anyone knows who knows this time of an actor.
+    // Returns everything that follows from knowing this time of an actor.
     Known only(unsigned actor, uint32_t time) const;
-    // Returns the time of each actor of the block that all these lanes know, or any of them.
+    // Returns, for each actor of the block, the latest time that all of these lanes know, or that
+    // any of them knows.
     using Times = std::vector<uint32_t>;
     Times known_to_all(unsigned warp, uint32_t lanes) const;
     Times known_to_any(unsigned warp, uint32_t lanes) const;
@@ -133,23 +136,25 @@ class Clocks {
     Known tell_others(unsigned warp, uint32_t lanes) { return gather(warp, lanes, false); }
     void learn(unsigned thread, const Known &known);
 
-    // The two parts of a fence. After release(), the thread's strong writes tell what came before
-    // the fence. With acquire(), the thread learns what its earlier strong reads have seen.
+    // The two parts of a fence. After release(), the thread's strong writes pass on what came
+    // before the fence. With acquire(), the thread learns what its earlier strong reads could have
+    // told it.
     void release(unsigned thread, bool only_block);
     void acquire(unsigned thread, bool only_block);
-    // For advice. `has_acquired`: whether the thread has executed an acquiring fence after its time
-    // `since`. `has_seen`: whether a strong read of the thread has read a value whose writer knew
-    // thread `other` of the block at its time `epoch` or later.
+    // For advice. `has_acquired`: whether the thread has executed an acquiring fence after its own
+    // time `since`. `has_seen`: whether the thread has read, by a strong read, a value whose writer
+    // knew thread `other` of the block at time `epoch` or later.
     bool has_acquired(unsigned thread, uint32_t since, bool only_block) const;
     bool has_seen(unsigned thread, uint32_t block, unsigned other, uint32_t epoch) const;
-    // Returns whether strong writes of the thread may tell something, even if they do not release,
-    // or later accesses may learn what the thread has seen.
+    // Returns whether strong writes of the thread may pass something on although they do not
+    // release, or later accesses may learn what its strong reads have seen.
     bool tells(unsigned thread) const {
         return threads_[thread].released || !threads_[thread].words.empty();
     }
-    // told() returns what a strong write to a word tells: what came before a release fence, or
-    // before an access to the same word that released. see() is for a strong read. If a later
-    // access to the same word acquires, or a fence, the thread learns what the read has seen.
+    // told() returns what a strong write to a word passes on: what came before a release fence, or
+    // before an earlier release of the same word. see() records a strong read. The thread learns
+    // what the read has seen only when a later access to the same word acquires, or at an acquiring
+    // fence.
     // All mbarriers are one word.
     static constexpr uint64_t of_mbarriers = ~uint64_t{0};
     Told told(unsigned thread, uint64_t word, bool releases, bool only_block);
@@ -168,14 +173,14 @@ class Clocks {
         EpochsPtr more; // what it knows of its own block
         Known others;   // what it knows of other blocks
         Told seen, released;
-        std::map<uint64_t, Word> words; // those where an access has seen or released something
+        std::map<uint64_t, Word> words; // the words where an access has seen or released something
         // The thread's times at its last acquiring fence of block scope, and of a wider scope.
         uint32_t acquired_in_block = 0, acquired = 0;
         bool touched = false;
     };
 
-    // What is known of an actor that is no thread: to its thread or warp, to all lanes of the warp
-    // of its thread, and to all threads of the block.
+    // For an actor that is not a thread: the times up to which it is known to its thread or warp,
+    // to all lanes of the warp of its thread, and to all threads of the block.
     struct Finished {
         uint32_t own = 0, warp = 0, block = 0;
     };
@@ -198,7 +203,7 @@ class Clocks {
     std::vector<Warp> warps_;
     std::vector<uint32_t> epochs_; // for warps whose lanes have different times
     std::vector<Thread> threads_;
-    std::vector<unsigned> touched_;  // the threads that are not as they began
+    std::vector<unsigned> touched_;  // the threads whose state has changed since the block began
     std::vector<Finished> finished_; // for each actor that is no thread
     bool any_finished_ = false;
 };

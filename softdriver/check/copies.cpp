@@ -6,8 +6,10 @@ namespace soft::check {
 
 namespace {
 
-constexpr unsigned most_mbarriers = 96; // whose copies are distinguished, in each block
-constexpr size_t most_ends = 256;       // no instruction can wait for all but more groups
+// The check distinguishes the copies of this many mbarriers in each block.
+constexpr unsigned most_mbarriers = 96;
+// No instruction can wait for all groups except more than this.
+constexpr size_t most_ends = 256;
 
 } // namespace
 
@@ -108,7 +110,8 @@ Phases::Phase *Phases::find(uint64_t address) {
 
 void Phases::forget(uint64_t address) {
     if (Phase *phase = find(address)) {
-        // The actor stays, and its time goes on: nobody has learned of copies in the last phase.
+        // The actor stays, and its time advances, because no thread has learned that the copies in
+        // the last phase are complete.
         phase->arriving = phase->over = {};
         phase->odd = false;
         phase->time++;

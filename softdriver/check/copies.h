@@ -7,8 +7,9 @@
 #include <map>
 
 // What a thread does not wait for: copies by hardware, and products by wgmma. Each is an access of
-// an actor (clocks.h). The operations of an actor are numbered by groups, and the number of a group
-// is the time of its operations: who knows this time of the actor knows that they are complete.
+// an actor (clocks.h). The operations of an actor are in groups, and the number of the group is the
+// time of its operations. A thread that knows this time of the actor knows that the operations are
+// complete.
 
 namespace soft::check {
 
@@ -25,7 +26,7 @@ class Roles {
     unsigned bulk_writes(unsigned thread) const { return actors.stride * (bulk_ + 1) + thread; }
     // The actor of a warp: its products by wgmma.
     unsigned products(unsigned warp) const { return actors.first_of_warps() + warp; }
-    // The actor for the bulk copies that tell an mbarrier, by the number of the mbarrier. Returns
+    // The actor for the bulk copies that signal an mbarrier, by the number of the mbarrier. Returns
     // the number of all actors if there are too many mbarriers.
     unsigned of_mbarrier(unsigned number) const {
         return number < actors.others ? actors.first_other() + number : actors.count();
@@ -53,10 +54,10 @@ class Groups {
   public:
     // Begins an operation. Returns its time.
     uint32_t begin(unsigned actor);
-    // The same for an actor whose operations are in the groups of another one.
+    // The same for an actor whose operations are counted in the groups of another actor.
     void begin_with(unsigned actor, uint32_t time) { groups_[actor].last = time; }
     void commit(unsigned actor);
-    // Returns the time until which operations are complete after a wait for all groups except the
+    // Returns the time up to which operations are complete after a wait for all groups except the
     // last `left`.
     uint32_t waited(unsigned actor, size_t left) const;
     // Ends the group that is open, without a commit. Returns its time.
@@ -73,7 +74,7 @@ class Groups {
     std::map<unsigned, Group> groups_; // by actor
 };
 
-// What the threads that arrive at mbarriers, and copies, tell those who wait for a phase.
+// What arriving threads and copies pass on to the threads that wait for a phase of an mbarrier.
 class Phases {
   public:
     struct Phase {

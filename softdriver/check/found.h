@@ -8,8 +8,8 @@
 namespace soft::check {
 
 // The hazards that a check has found in a launch: their keys, by the places in the kernel. There
-// may be millions of different ones, so only the first are kept here. The next ones are known by a
-// number, and the others are not reported.
+// may be millions of different ones, so only the first ones are kept here. For the next ones only a
+// hash is kept, and any others are not reported.
 template <class Places> class Found {
   public:
     // Returns the key of a hazard that was kept, or null.

@@ -43,7 +43,7 @@ bool is_before(const Hazard &one, const Hazard &other) {
     return places(one) < places(other);
 }
 
-// Returns a number that other keys hardly ever have.
+// Returns a hash of a key. Different keys hardly ever have the same hash.
 size_t number_of(const Hazards::Key &key) {
     auto [kernel, kind, memory, low, high] = key;
     std::string all = kernel + '\n' + kind + '\n' + memory + '\n' + std::to_string(low) + '\n' +
@@ -95,7 +95,8 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
         hazard = std::move(other);
         if (same)
             return;
-        // The races so far stored equal bytes, and this one does not.
+        // The earlier races of this hazard stored equal bytes, but this one does not, so the hazard
+        // is reported again.
     } else if (!make || hazards_.size() == room) {
         if (make && lost_.size() < most_lost)
             lost_.insert(number_of(key));

@@ -22,7 +22,8 @@ struct HazardAccess {
     std::string mode; // such as "write"
     std::string file; // empty if the code has no lines of a source
     int line = 0, ptx_line = 0;
-    std::string inner; // for an inlined function: its own place, such as "inlined.h:3"
+    // If the code was inlined: where it is in the inlined function, such as "inlined.h:3".
+    std::string inner;
     std::string place; // as text: "exchange.cu:12 (PTX line 40)"
     unsigned thread[3] = {}, block[3] = {};
 
@@ -43,7 +44,8 @@ struct Hazard {
     std::string story;  // what has happened; if empty, that both accesses race
     std::string reason; // why they race; if empty, because nothing orders them
     std::string remedy;
-    // If the second access is a copy to the host: identifies the copy, for the client's words.
+    // If the second access is a copy to the host: the label with which the client describes the
+    // copy.
     RaceLabel copy;
     bool print = false;
 
@@ -56,9 +58,9 @@ class Hazards {
     // The kernel, the kind, the memory, and both PTX lines, the lower first.
     using Key = std::tuple<std::string, std::string, std::string, int, int>;
 
-    // Adds a hazard, or counts a repetition. `make` is called for a new hazard, and for a
-    // repetition that may be in an earlier thread, which is then kept; without `make`, only a
-    // repetition is counted.
+    // Adds a hazard, or counts a repetition. `make` builds the hazard. It is called for a new
+    // hazard, and for a repetition that may be in an earlier thread and then replaces the first
+    // one. Without `make`, only repetitions are counted.
     void add(const Key &key, bool benign, RaceMode mode, const std::function<Hazard()> &make);
     const std::vector<Hazard> &all() const { return hazards_; }
     // The oldest hazard for whose memory the client has not been asked, or null.

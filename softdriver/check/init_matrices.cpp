@@ -32,7 +32,7 @@ unsigned items_of_register(const Fragment &fragment) {
     return ptx::register_bits(fragment.item) / ptx::bits_of(fragment.item);
 }
 
-// Returns which bits of a register an item has.
+// Returns the bits of a register that hold an item.
 uint64_t bits_of_item(const Fragment &fragment, unsigned index) {
     unsigned bits = ptx::bits_of(fragment.item);
     return ~uint64_t{0} >> (64 - bits) << index % items_of_register(fragment) * bits;
@@ -72,8 +72,8 @@ void add_results(const Fragment &fragment, std::vector<Result> &results) {
         results.emplace_back().part = {row, width_of(fragment)};
 }
 
-// An item of D = A * B + C is undefined if one in its row of A, in its column of B, or the same one
-// in C is. The first row of D has the number `first_row`.
+// An item of D = A * B + C is undefined if its row of A or its column of B has an undefined item,
+// or if the same item of C is undefined. The first row of D has the number `first_row`.
 void multiply(const Fragment &d, unsigned matrix, unsigned first_row, const Sides &a,
               const Sides &b, const Items &c, Result *results) {
     for (unsigned i = 0; i < d.items_of_lane(); i++)
@@ -272,8 +272,9 @@ void KernelInit::store_fragment() {
 
 namespace {
 
-// The items of a matrix in shared memory are in chunks. If it is transposed, a chunk has items of
-// several rows (of A) or columns (of B), and otherwise of one.
+// The items of a matrix in shared memory are in chunks. In a transposed matrix, a chunk has items
+// of several rows (of A) or columns (of B); otherwise all items of a chunk are in one row or
+// column.
 struct Chunks {
     unsigned outer; // rows of A, or columns of B
     ptx::Item item;
@@ -295,7 +296,8 @@ struct Chunks {
 
 } // namespace
 
-// wgmma.mma_async: the warp that comes last has read the chunks of B, and then those of A.
+// wgmma.mma_async: the handler has read the chunks of B, and then the chunks of A, when the last
+// warp of the group executes the step.
 void KernelInit::multiply_together() {
     using namespace ptx;
     const auto *operands = &now_.warp->frame->code->fragments[now_.step->place];
@@ -333,8 +335,8 @@ void KernelInit::multiply_together() {
 
 // ---- bulk copies ----
 
-// Without items, the target gets the undefined bits of the source. Items update those of the
-// target, as atomics do: that nobody has written these is a mistake.
+// Without items, the target gets the undefined bits of the source. With items, the copy updates the
+// items of the target as atomics do, so it is a mistake if nobody has written them.
 void KernelInit::moves(const ptx::Warp &, const ptx::Step &, const ptx::Move &move) {
     if (move.item_bytes)
         return update_items(move);

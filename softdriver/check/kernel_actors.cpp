@@ -24,7 +24,7 @@ bool is_wmma(const Effect &effect) {
     return effect.kind == Effect::Kind::Other && effect.actor == Effect::Actor::Warp;
 }
 
-// The part in a line of an access by all lanes of the entry to the same bytes.
+// Returns the part of an access that is in one line. All lanes of the entry access the same bytes.
 Span span_of(const Entry &entry, uint64_t begin, uint64_t end, uint64_t line) {
     Span span;
     span.block = entry.block;
@@ -225,7 +225,8 @@ void KernelRaces::finish_products(const ptx::Warp &warp, const ptx::Step &step) 
     }
 }
 
-// Takes the uses of a lane, and the equal ones of other lanes. Returns these lanes.
+// Takes the uses of a lane. Other lanes may have equal uses: these are taken, too. Returns these
+// lanes.
 uint32_t KernelRaces::take_equal_uses(unsigned lane, std::vector<Use> &taken) {
     std::vector<Use> of[warp_size];
     for (const Use &use : uses_)
@@ -355,7 +356,7 @@ void KernelRaces::uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &u
     if (effect.kind != Effect::Kind::Arrive)
         return;
     Told told;
-    if (effect.copies) { // what the thread itself has done is not told
+    if (effect.copies) { // such an arrival does not pass on what the thread itself has done
         unsigned actor = roles_.copies(thread);
         told.of = block.clocks.block();
         told.block = block.clocks.only(actor, block.groups.close(actor));
@@ -379,7 +380,7 @@ void KernelRaces::see_phases(const ptx::Warp &warp, const ptx::Step &step, const
 
 // ---- comparing accesses ----
 
-// Returns a lane of an earlier access such that the accessor does not know that it is over, or -1.
+// Returns a lane of an earlier access that the accessor does not know to be complete, or -1.
 int KernelRaces::unknown(const Accessor &by, unsigned lane, const Entry &earlier,
                          uint32_t lanes) const {
     if (by.known.empty() || earlier.block != by.entry.block)
@@ -391,9 +392,8 @@ int KernelRaces::unknown(const Accessor &by, unsigned lane, const Entry &earlier
     return -1;
 }
 
-// Returns a lane of an earlier write in the generic proxy such that no fence of the proxies is
-// between this write and the accessor, or -1. Copies by cp.async need no fence: CUTLASS and Triton
-// rely on this.
+// Returns a lane of an earlier write in the generic proxy, if no proxy fence is between this write
+// and the accessor, or -1. Copies by cp.async need no fence: CUTLASS and Triton rely on this.
 int KernelRaces::unfenced(const Accessor &by, const Entry &earlier, uint32_t lanes) const {
     if (by.fenced.empty() || !earlier.writes || actor_of(earlier, 0) >= roles_.actors.stride)
         return -1;
@@ -513,7 +513,8 @@ void KernelRaces::look(Accessor &by, const Use &use, uint64_t word) {
     keep(by, cell);
 }
 
-// Keeps an access, and drops those that it makes superfluous, as for the accesses of threads.
+// Keeps an access, and drops those that it makes superfluous. The function of this name in
+// kernel_races.cpp does this for accesses of threads.
 void KernelRaces::keep(const Accessor &by, Cell &cell) const {
     const Entry &entry = by.entry;
     if (Entry *same = cell.find_like(entry)) {
@@ -599,7 +600,8 @@ bool KernelRaces::is_of_threads(const Clash &clash) const {
            actor_of(clash.later, clash.later_lane) < roles_.actors.stride;
 }
 
-// Sets the advice for a race that is not between two threads by themselves. Returns false if it is.
+// Sets the advice for a race if one of its accesses is not an ordinary access of a thread.
+// Otherwise returns false.
 bool KernelRaces::advise_on_actors(const Block &block, const Clash &clash, Hazard &hazard) const {
     using Role = Roles::Role;
     const std::string before = " before " + hazard.second.place;

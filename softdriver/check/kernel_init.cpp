@@ -62,8 +62,8 @@ void UndefinedBytes::write(uint64_t begin, size_t bytes, const uint8_t *masks, u
 
 namespace {
 
-// What an undefined address, or another operand that must be defined, is used as. In the order of
-// Flow::Memory.
+// What the reports call an undefined address, or another operand that must be defined. In the order
+// of Flow::Memory.
 const char *const operand_uses[] = {
     "condition of a branch", "address of a read", "address of a write", "address of an atomic",
     "address of an atomic",  "operand of a copy", "operand of a copy",  "address of a read",
@@ -182,7 +182,7 @@ void KernelInit::uses(const ptx::Warp &warp, unsigned lane, Space space, uint64_
     if (collects_)
         used_.push_back({lane, space, address, bytes});
     if (moves_ && use == ptx::Use::Atomic)
-        return; // moves() needs to know what was there
+        return; // moves() needs the definedness that the bytes had before
     for (size_t done = 0; done < bytes && ptx::writes(use); done += sizeof zeros)
         write(warp, {lane, space, address + done, std::min(bytes - done, sizeof zeros)}, zeros, 0);
 }
@@ -191,7 +191,7 @@ void KernelInit::uses(const ptx::Warp &warp, unsigned lane, Space space, uint64_
 void KernelInit::prints(const ptx::Warp &warp, const ptx::Step &step, unsigned lane, Space space,
                         uint64_t address, size_t bytes) {
     const ptx::Code &code = *warp.frame->code;
-    Now before = now_; // of the whole step, if its registers are looked at
+    Now before = now_; // the running step as a whole, if its registers are checked
     now_.warp = &warp;
     now_.step = &step;
     now_.flow = &code.flows[size_t(&step - code.body.data())];
@@ -323,8 +323,8 @@ void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effec
     }
 }
 
-// Fast path: returns whether all bytes that the step accesses are defined. May return false, too,
-// if they are.
+// Fast path: returns whether all bytes that the step accesses are defined. May also return false if
+// they are.
 bool KernelInit::accesses_clean_memory() {
     constexpr uint64_t farthest = 1 << 16;
     const ptx::Effect &effect = *now_.effect;
@@ -521,8 +521,8 @@ void KernelInit::after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect
             write(warp, store.bytes, store.masks.data(), store.origin);
 }
 
-// Returns the origin of undefined bytes that a lane reads. `stored` is that of the value that a
-// kernel has stored there, or 0 if none has.
+// Returns the origin of undefined bytes that a lane reads. `stored` is the origin of the value that
+// a kernel has stored there, or 0 if no kernel has.
 uint32_t KernelInit::origin_of(const Bytes &bytes, const uint8_t *masks, uint32_t stored,
                                bool updates) {
     if (stored)
@@ -604,7 +604,7 @@ void report_undefined_copy(const Operation &copy, uintptr_t begin, uintptr_t end
     hazard.second.place = race_name(copy);
     hazard.copy = copy.label;
     hazard.remedy = remedy(origin);
-    // The Python line of the copy, if the client has told it, tells copies apart.
+    // Copies at different Python lines are different hazards, if the client has told the line.
     std::string memory = hazard.memory + "/" + std::to_string(copy.label.numbers[0]);
     Hazards::Key key = {"", "uninitialized", memory, hazard.first.ptx_line, 0};
     state().hazards.add(key, false, state().settings.hazards, [&] { return hazard; });

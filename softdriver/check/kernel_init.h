@@ -16,12 +16,12 @@
 namespace soft::check {
 
 // Which bits of the shared memory of a block, or of the local memory of a thread, are undefined.
-// Bytes behind the end are undefined.
+// Bytes past the end are undefined.
 class UndefinedBytes {
   public:
     void begin(size_t bytes); // nothing has been written
     void undefine(size_t begin, size_t end);
-    bool is_clean() const { return !undefined_; } // without the bytes behind the end
+    bool is_clean() const { return !undefined_; } // without the bytes past the end
     // The functions are like those of UndefinedMemory.
     bool read(uint64_t begin, size_t bytes, uint8_t *masks, uint32_t &origin) const;
     void write(uint64_t begin, size_t bytes, const uint8_t *masks, uint32_t origin);
@@ -121,9 +121,9 @@ class KernelInit final : public ptx::Observer {
     Now now_;
     Addresses addresses_;
     const Addresses *shared_addresses_ = nullptr;
-    std::vector<Result> results_; // what the running step will do to registers
+    std::vector<Result> results_; // the results that the running step will write to registers
     std::vector<Store> stores_;   // and to memory
-    // What the running step accesses, in the order of its handler, if it is one on matrices.
+    // If the running step is a matrix operation: what it accesses, in the order of its handler.
     bool collects_ = false;
     std::vector<Bytes> used_;
     bool moves_ = false; // it is a bulk copy, which moves() looks at

@@ -14,7 +14,8 @@ using ptx::warp_size;
 namespace {
 
 constexpr size_t most_stored = 64; // most bytes that a lane stores at once
-constexpr size_t crowded = 16;     // if a word has more accesses, some that are rarely needed go
+// A word with more accesses than this also drops those that are rarely needed.
+constexpr size_t crowded = 16;
 
 // Copies the bytes that a lane stores.
 void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect, unsigned lane,
@@ -24,7 +25,8 @@ void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effe
                effect.item_bytes);
 }
 
-// A number for what some lanes store: even if all of them store the same.
+// A number for the values that some lanes store: equal values of all lanes give an even number,
+// others an odd one.
 struct StoredValue {
     static constexpr uint64_t odd = 0x9e3779b97f4a7c15;
     uint64_t first = 0, sum = 0, weight = 1;
@@ -41,7 +43,7 @@ struct StoredValue {
     }
 };
 
-// The number of lanes that store one value each.
+// Returns the StoredValue::number() of what these lanes store, if each stores one item.
 template <class T>
 uint32_t stored_value(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) {
     const T *values = warp.row<T>(step.rows[0]);
@@ -108,8 +110,8 @@ bool are_atomic(const Span &one, const Span &other) {
            (one.block == other.block || !(one.only_block || other.only_block));
 }
 
-// Returns the lanes of a warp that the block has, also those that have ended. Nothing orders what
-// these have done before a barrier that they do not come to.
+// Returns the lanes of a warp that the block has, also those that have ended. These do not arrive
+// at later barriers, so nothing orders their accesses before such a barrier.
 uint32_t lanes_in(const ptx::ThreadBlock &block, unsigned warp) {
     unsigned left = block.machine.threads - warp * warp_size;
     return left < warp_size ? (1u << left) - 1 : ~uint32_t{0};
@@ -206,7 +208,7 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
 }
 
 // Fast path: atomics of words whose accesses are all such atomics, as in a histogram. They race
-// with none of them. Returns the lanes that need no more.
+// with none of them. Returns the lanes that are finished by this.
 uint32_t KernelRaces::add_blind(const Now &now, Entry entry, uint32_t lanes) {
     if (now.bytes != word_bytes || now.effect.releases || !addresses_.in_one_space() ||
         roles_.any() || now.block.clocks.has_learned() || !now.block.clocks.is_same(entry.warp))
@@ -229,7 +231,8 @@ uint32_t KernelRaces::add_blind(const Now &now, Entry entry, uint32_t lanes) {
         Entry *same = cell.are_blind_like(entry) ? cell.find_like(entry) : nullptr;
         if (!same)
             continue;
-        // The number of the write stays: nobody has looked at the word since.
+        // The entry keeps the number of its earlier write: no access has looked at the word since
+        // then.
         same->lanes |= left & -left;
         known |= left & -left;
     }
@@ -271,14 +274,14 @@ void KernelRaces::access(const Now &now, const Run &run, const Entry &entry) {
     }
 }
 
-// Returns whether the strong accesses of a run neither tell others anything nor learn from others.
+// Returns whether the strong accesses of a run pass nothing on to others and learn nothing.
 bool KernelRaces::tells_nothing(const Now &now, const Run &run) const {
     bool shared = addresses_.space(unsigned(__builtin_ctz(run.lanes))) == Space::Shared;
     return !now.effect.releases && !now.block.clocks.has_learned() &&
            (shared ? now.block.signals : signals_).empty();
 }
 
-// What all lanes of an access have in common.
+// The fields of an entry that are equal for all lanes of an access.
 Entry KernelRaces::entry_of(const ptx::Warp &warp, const ptx::Step &step,
                             const Effect &effect) const {
     Entry entry;
@@ -300,8 +303,9 @@ Line &KernelRaces::line_of(Block &block, bool shared, uint64_t line) {
     return block.shared[line];
 }
 
-// Returns a line of global memory for a block that does not communicate. It loses the accesses of
-// blocks that have ended. If it belongs to another block that runs, this one gets another line.
+// Returns a line of global memory for a block that does not communicate. The accesses of blocks
+// that have ended are dropped from it. If it belongs to another block that runs, this one gets
+// another line.
 Line &KernelRaces::own_line(Block &block, uint64_t number) {
     Line &line = global_[number];
     if (line.generation() == block.first_generation)
@@ -316,7 +320,7 @@ Line &KernelRaces::own_line(Block &block, uint64_t number) {
 
 // Keeps an access for comparisons between blocks.
 void KernelRaces::keep_between_blocks(const Now &now, Span span, uint64_t line) {
-    // The time of an access says nothing to other blocks. What it stores matters.
+    // The time of an access has no meaning in other blocks. Only the stored value matters.
     span.epoch =
         span.is_weak_write() ? stored_value(now.warp, now.step, now.effect, span.lanes) : 0;
     between_->add(line, {span});
@@ -390,7 +394,8 @@ bool KernelRaces::add_span(const Block &block, Line &line, const Span &span) con
     for (unsigned i = 0, others = span.writes ? size : writes; i < others; i++)
         if (!are_atomic(span, spans[i]) && !is_behind(block, span, spans[i]))
             return false;
-    // A later access that races with this one races with these, too.
+    // If enough other blocks have made such accesses, this one need not be kept: a later access
+    // that races with it also races with one of them.
     size_t others = 0, enough = span.writes ? most_entries : most_readers;
     bool of_one_block = line.generation() != 0;
     for (unsigned i = begin; i < end && !span.is_weak_write() && !of_one_block; i++) {
@@ -423,7 +428,7 @@ void KernelRaces::drop_superfluous(const Block &block, Line &line, const Span &s
     }
 }
 
-// A quick look for is_behind(), which finds the frequent cases.
+// Fast path of is_behind(): finds only the frequent cases.
 bool KernelRaces::is_clearly_behind(const Block &block, const Span &span, const Span &old) const {
     if (old.block != span.block)
         return false;
@@ -464,7 +469,7 @@ void KernelRaces::look_at_each(const Now &now, const Span &span, uint64_t line, 
     });
 }
 
-// Forgets what strong writes have told about the bytes of weak writes.
+// Forgets what strong writes have passed on through bytes that weak writes now overwrite.
 void KernelRaces::forget(const Now &now, const Run &run) {
     unsigned lane = unsigned(__builtin_ctz(run.lanes));
     bool shared = addresses_.space(lane) == Space::Shared;
@@ -522,7 +527,7 @@ void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
     Entry *same = cell.find_like(entry);
     if (same && !entry.writes && !entry.strong && !(entry.lanes & ~same->lanes))
         return;                    // fast path: the same threads read the same again
-    const Entry *lowest = nullptr; // of those that race, that of the lowest thread
+    const Entry *lowest = nullptr; // the racing entry with the lowest thread
     unsigned lowest_lane = 0;
     for (size_t i = 0; i < cell.size(); i++) {
         const Entry &earlier = cell[i];
@@ -549,8 +554,8 @@ void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
         keep(access, cell, entry);
 }
 
-// Gives a write its number. Finds which write a strong read sees, and which others through
-// read-modify-writes.
+// Gives a write its number. Finds which write a strong read sees, and which earlier writes it sees
+// through a chain of read-modify-writes.
 void KernelRaces::number(const Cell &cell, Entry &entry, bool updates) {
     if (entry.writes)
         entry.number = entry.first = ++writes_;
@@ -567,7 +572,7 @@ void KernelRaces::number(const Cell &cell, Entry &entry, bool updates) {
         entry.number = last->number;
 }
 
-// Returns a lane of the access and one of an earlier access that nothing orders, or -1.
+// Returns a lane of the access and a lane of an earlier access that are not ordered, or -1.
 std::pair<int, int> KernelRaces::unordered(const Lane &access, const Entry &earlier) const {
     const Clocks &clocks = access.now.block.clocks;
     if (earlier.block == access.now.warp.block.number && earlier.epoch <= clocks.known_to_block())
@@ -582,8 +587,8 @@ std::pair<int, int> KernelRaces::unordered(const Lane &access, const Entry &earl
     return {-1, -1};
 }
 
-// The same, but an access is also ordered after a strong write if a strong read that has seen the
-// write is before it.
+// The same, but an access also counts as ordered after a strong write if it comes after a strong
+// read that has seen this write.
 std::pair<int, int> KernelRaces::unordered(const Lane &access, const Cell &cell,
                                            const Entry &earlier) const {
     auto pair = unordered(access, earlier);
@@ -600,8 +605,8 @@ std::pair<int, int> KernelRaces::unordered(const Lane &access, const Cell &cell,
     return {-1, -1};
 }
 
-// Of the lanes of two accesses that nothing orders, returns the pair with the lowest lane of the
-// access that comes first in the code, and then of the other one.
+// Of the lanes of two accesses that are not ordered, returns the pair with the lowest lane of the
+// access that comes first in the code and, among these pairs, the lowest lane of the other access.
 std::pair<int, int> KernelRaces::lowest_pair(const Lane &access, const Cell &cell,
                                              const Entry &earlier) const {
     Lane one = access;
@@ -637,8 +642,8 @@ bool KernelRaces::knows_who_has_seen(const Lane &access, const Cell &cell,
     return false;
 }
 
-// Keeps an access, and drops those that it makes superfluous: a later access that races with one of
-// them races with this one, too.
+// Keeps an access, and drops kept accesses that it makes superfluous, because later accesses that
+// race with them race with this one, too.
 void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const {
     size_t readers = 0;
     bool replaces = entry.writes && !entry.strong, is_crowded = cell.size() > crowded;
@@ -670,8 +675,8 @@ Signals &KernelRaces::signals_of(const Lane &access) {
     return access.shared ? access.now.block.signals : signals_;
 }
 
-// Calls `act` with each element of an access, which are single accesses. The second argument names
-// the memory of the element, whatever its state space is.
+// Calls `act` with each element of a vector access. For the memory model each element is an access.
+// The second argument names the memory of the element, whatever its state space is.
 template <class Act> void KernelRaces::for_each_element(const Lane &access, Act act) {
     const Effect &effect = access.now.effect;
     for (unsigned i = 0; i < effect.count; i++) {
@@ -696,7 +701,8 @@ void KernelRaces::see(const Lane &access) {
     });
 }
 
-// A strong write tells something to those who see it. A weak write ends what was told before.
+// A strong write passes something on to the threads that see it. A weak write ends what was passed
+// on before.
 void KernelRaces::signal(const Lane &access) {
     const Effect &effect = access.now.effect;
     Signals &signals = signals_of(access);
@@ -706,7 +712,7 @@ void KernelRaces::signal(const Lane &access) {
     if (!effect.strong)
         return signals.overwrite(access.address, access.now.bytes);
     if (signals.empty() && !clocks.tells(access.thread()) && !effect.releases)
-        return; // neither earlier accesses nor this one tell anything
+        return; // neither earlier accesses nor this one pass anything on
     for_each_element(access, [&](const Signals::Access &element, uint64_t word) {
         Told told = clocks.told(access.thread(), word, effect.releases, element.only_block);
         signals.write(element, told, effect.kind == Effect::Kind::Update);
@@ -739,7 +745,8 @@ void KernelRaces::report(Block &block, const Clash &clash) {
     Who who[] = {
         {clash.earlier.place, clash.earlier.block, actor_of(clash.earlier, clash.earlier_lane)},
         {clash.later.place, clash.later.block, actor_of(clash.later, clash.later_lane)}};
-    // Which of two threads came first may differ from run to run. Copies come behind their start.
+    // Which of two threads accesses first may differ from run to run, so the first one in the code
+    // is reported first. A copy always comes after the start of the copy.
     bool exchanges =
         clash.reason == Clash::Reason::Unordered && is_of_threads(clash) && who[1] < who[0];
     if (exchanges)
@@ -778,8 +785,9 @@ void KernelRaces::report(Block &block, const Clash &clash) {
     });
 }
 
-// If the later thread knows a strong read that has seen a strong write behind the earlier access,
-// fences would order the two accesses. Returns which one is missing, or an empty text.
+// If the later thread knows a strong read that has seen a strong write which comes after the
+// earlier access, fences would order the two accesses. Returns which fence is missing, or an empty
+// text.
 std::string KernelRaces::advise_on_fences(Block &block, const Clash &clash) {
     Entry write, read;
     bool in_block = clash.earlier.block == clash.later.block;
@@ -803,7 +811,7 @@ std::string KernelRaces::advise_on_fences(Block &block, const Clash &clash) {
     return !released ? fence + " before" + at(write) : !acquired ? fence + " after" + at(read) : "";
 }
 
-// Finds such a write, the last one, and a read. If no write is kept, because many threads have
+// Finds the last such write, and a read of it. If no write is kept, because many threads have
 // updated the word, `write` is the update of the reader.
 bool KernelRaces::find_flag(Block &block, const Clash &clash, Entry &write, Entry &read) {
     auto follows = [&](const Entry &entry) { // the earlier access, in its block
@@ -861,7 +869,7 @@ bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint
                         earlier.block == access.now.warp.block.number &&
                         other_at / word_bytes <= word &&
                         word < (other_at + bytes + word_bytes - 1) / word_bytes;
-    if (in_this_step) { // the other lane's bytes are not in memory yet
+    if (in_this_step) { // the handler has not written the other lane's bytes yet
         copy_value(access.now.warp, access.now.step, access.now.effect, unsigned(lane), other);
         return other_at == access.address && memcmp(value, other, bytes) == 0;
     }
@@ -979,7 +987,8 @@ void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {
         all = all && arrivals.waiting[i] == lanes_in(of, unsigned(i));
     if (all) {
         block.clocks.meet_all();
-        // What is not over stays in the shadow. So does what the async proxy may not see.
+        // Operations that are not complete stay in the shadow. So do writes that the async proxy
+        // may not see.
         if (!roles_.any_async() && !block.groups.any_pending(block.clocks))
             block.generation = ++generation_;
         return;
@@ -992,8 +1001,8 @@ void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {
             block.clocks.learn(i * warp_size + unsigned(__builtin_ctz(left)), arrivals.told);
 }
 
-// All lanes learn from each other when the first group of them continues: the other groups have
-// done nothing since they arrived.
+// All lanes learn from each other as soon as the first group of them continues, because the other
+// groups have done nothing since they arrived.
 void KernelRaces::meets(const ptx::Warp &warp, uint32_t members) {
     Block &block = state_of(warp.block);
     uint32_t &met = block.met[warp.number];

@@ -46,7 +46,7 @@ class KernelRaces final : public ptx::Observer {
   private:
     struct Arrivals {
         std::vector<uint32_t> waiting; // for each warp, a mask of the lanes that wait
-        Known told;                    // what the lanes that do not wait have told
+        Known told;                    // what the lanes that arrive without waiting pass on
         bool only_waiting = true;
     };
     // For advice: words from which strong reads have read what another thread had written. At most
@@ -67,18 +67,19 @@ class KernelRaces final : public ptx::Observer {
         Groups groups;
         Phases phases; // of mbarriers
         ProxyFences fences;
-        // The thread of the last bulk copy that tells an mbarrier, by the actor and the place.
+        // The thread of the last bulk copy that signals an mbarrier, by the actor and the place.
         std::map<std::pair<unsigned, uint32_t>, unsigned> issuers;
-        uint32_t generation = 0; // grows with each barrier at which all threads wait
+        uint32_t generation = 0; // increases at each barrier at which all threads wait
         std::vector<Line> shared;
         uint32_t first_generation = 0;
-        // Lines of global memory that also belong to other blocks; see line_of().
+        // The block's own copies of lines of global memory that another running block uses; see
+        // line_of().
         std::unordered_map<uint64_t, Line> global;
-        std::vector<uint64_t> spread; // those of global_ that have got cells for this block
+        std::vector<uint64_t> spread; // the lines of global_ whose cells this block has allocated
         std::map<unsigned, Arrivals> barriers;
-        Signals signals;           // of strong writes to shared memory
+        Signals signals;           // through strong writes to shared memory
         Flags flags;               // in shared memory
-        std::vector<uint32_t> met; // for each warp, lanes that have not run since they met
+        std::vector<uint32_t> met; // for each warp, the lanes that have not run since they met
     };
     // A step that accesses memory.
     struct Now {
@@ -221,29 +222,31 @@ class KernelRaces final : public ptx::Observer {
     Signals signals_;     // of strong writes to global memory
     Flags flags_;         // in global memory
     uint32_t writes_ = 1; // the number of the last write; those in spans have the number 1
-    // If blocks are independent: what is compared between them. The lines of global_ then have
-    // only the accesses of one block, the one with the first generation that the line has.
+    // If the blocks are independent: the accesses that are compared between blocks. Each line of
+    // global_ then has only the accesses of one block: the one whose first generation the line has.
     std::unique_ptr<BetweenBlocks> between_;
-    std::vector<uint32_t> active_; // the first generations of the blocks that run
-    // The races that this launch has already reported, by both places and by whether they are
-    // benign.
+    std::vector<uint32_t> active_; // the first generations of the running blocks
+    // The races of this launch that are already reported: the key is both places, and whether the
+    // race is benign.
     using Places = std::tuple<uint32_t, uint32_t, bool>;
     Found<Places> found_;
-    // For each, the lowest threads that it was found in: the place, the block and the actor of both
-    // accesses, and the address.
+    // For each of these, the lowest threads with this race: the place, the block and the actor of
+    // both accesses, and the address.
     using Who = std::tuple<uint32_t, uint32_t, unsigned>;
     using Threads = std::tuple<Who, Who, uint64_t>;
     std::map<Places, Threads> lowest_;
-    const ptx::ThreadBlock *last_ = nullptr; // the block that state_of() has found last
+    const ptx::ThreadBlock *last_ = nullptr; // the block of the last call of state_of()
     Block *last_block_ = nullptr;
     Addresses addresses_;    // of the running step
-    uint32_t looked_at_ = 0; // its lanes whose access has been looked at
-    uint32_t testing_ = 0;   // the lanes that ask an mbarrier
-    // What the running step accesses, if only its handler knows, and the lanes that run the step.
+    uint32_t looked_at_ = 0; // the lanes whose access is already handled
+    uint32_t testing_ = 0;   // the lanes that test an mbarrier
+    // For steps whose accesses only the handler knows: these accesses, and the lanes that run the
+    // step.
     bool collects_ = false;
     std::vector<Use> uses_;
     uint32_t running_ = 0;
-    std::set<uint32_t> fenced_blocks_; // those with a fence of the proxies for global memory
+    // The blocks that have executed a proxy fence for global memory.
+    std::set<uint32_t> fenced_blocks_;
 };
 
 } // namespace soft::check

@@ -262,8 +262,8 @@ KernelSync::Wait &KernelSync::wait_at(const ptx::Warp &warp, const ptx::Step &st
 }
 
 // Returns whether what a lane did last is behind a step of the kernel at which others waited. In a
-// loop this is so if the lane did it after they had begun to wait (`later`). A compiler that merges
-// two pieces of code gives the result the line 0, so nothing is known about this code.
+// loop this is so if the lane did it after they had begun to wait (`later`). When a compiler merges
+// two pieces of code, it gives the result the line 0, so nothing is known about this code.
 bool KernelSync::is_behind(size_t step, const Last &last, bool later) {
     if (!last.known)
         return false;
@@ -283,7 +283,7 @@ void KernelSync::look_at_ended(const ptx::Warp &warp, const Wait &wait) {
     }
 }
 
-// Reports that a lane does something else at `place` than what the lanes of `wait` wait for.
+// Reports that a lane executes `place`, although the lanes of `wait` wait for it elsewhere.
 void KernelSync::left_alone(const ptx::Warp &warp, const Wait &wait, unsigned lane,
                             uint32_t place) {
     if (std::exchange(state_of(warp).confused, true))
@@ -334,8 +334,8 @@ void KernelSync::meet_in_tile(const ptx::Warp &warp, const ptx::Step &step, uint
     look_at_sources(warp, step, lanes);
 }
 
-// Looks for lanes that are not in their own mask, and for lanes that give different masks though
-// one mask has both.
+// Looks for lanes that are missing from their own mask, and for pairs of lanes of one mask that
+// give different masks.
 void KernelSync::look_at_masks(const ptx::Warp &warp, const ptx::Step &step, uint32_t mask,
                                uint32_t lanes) {
     const auto *masks = warp.row<uint32_t>(step.rows[9]);
@@ -365,7 +365,7 @@ void KernelSync::look_at_masks(const ptx::Warp &warp, const ptx::Step &step, uin
     }
 }
 
-// If lanes have met at different steps, looks whether these may meet.
+// If lanes have met at different steps, checks whether these steps may meet.
 void KernelSync::look_at_others(const ptx::Warp &warp, const ptx::Step &step, uint32_t mask) {
     const ptx::Code &code = *warp.frame->code;
     const std::string &written = code.written[size_t(&step - code.body.data())];
@@ -391,7 +391,7 @@ void KernelSync::look_at_others(const ptx::Warp &warp, const ptx::Step &step, ui
     }
 }
 
-// Looks for lanes that read the value of a lane that does not execute the shuffle.
+// Looks for lanes that read from a lane that does not execute the shuffle.
 void KernelSync::look_at_sources(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) {
     if (state_of(warp).confused)
         return;
@@ -479,7 +479,7 @@ void KernelSync::completes(const ptx::ThreadBlock &of, unsigned barrier) {
     block.phases.erase(phase);
 }
 
-// As look_at_ended(), for the warps that have ended instead of coming to a barrier that is for all
+// Like look_at_ended(), for warps that have ended instead of arriving at a barrier that is for all
 // threads of the block.
 void KernelSync::look_at_ended_warps(const ptx::ThreadBlock &block, const Phase &phase,
                                      unsigned barrier) {

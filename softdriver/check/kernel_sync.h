@@ -8,9 +8,9 @@
 #include <map>
 #include <memory>
 
-// Finds what is wrong with the barriers of a launch: lanes that do not do what others wait for,
-// shuffles that read from nowhere, wrong numbers of threads, mbarriers that are none, and copies
-// that nothing waits for.
+// Finds wrong uses of barriers in a launch: lanes that go elsewhere while others wait for them,
+// shuffles that read from lanes that do not take part, wrong numbers of threads, objects that are
+// not valid mbarriers, and copies that nothing waits for.
 
 namespace soft::check {
 
@@ -34,14 +34,15 @@ class KernelSync final : public ptx::Observer {
     // all. The others may have ended, but not have gone on without the lanes that wait.
     struct Wait {
         bool barrier = false;
-        uint32_t number = 0;   // the mask, or the number of the barrier
-        uint32_t place = 0;    // where the first of them waits
-        size_t step = 0;       // the same, as an index in the kernel: of a call, if it is in one
+        uint32_t number = 0; // the mask, or the number of the barrier
+        uint32_t place = 0;  // where the first of them waits
+        // The same as an index in the kernel; inside a called function, the index of the call.
+        size_t step = 0;
         uint32_t lanes = 0;    // those that wait
         uint32_t expected = 0; // all that must come
-        uint64_t since = 0;    // WarpState::time when the first of them came
+        uint64_t since = 0;    // WarpState::time when the first lane arrived
     };
-    // What a lane did last that others may depend on.
+    // The last operation of a lane on which others may depend.
     struct Last {
         bool known = false;
         uint32_t place = 0;
@@ -50,7 +51,7 @@ class KernelSync final : public ptx::Observer {
     };
     struct WarpState {
         uint64_t time = 0; // grows with each access
-        // A hazard has been reported because lanes go different ways. What follows from that is not
+        // A hazard has been reported because lanes have diverged. What follows from that is not
         // reported.
         bool confused = false;
         uint32_t lanes = 0; // all
@@ -65,7 +66,7 @@ class KernelSync final : public ptx::Observer {
     // The present phase of a barrier.
     struct Phase {
         unsigned expected;
-        bool for_all; // for all threads, whatever their number
+        bool for_all; // the barrier is for all threads of the block, however many there are
         Done first;
         size_t step; // as Wait::step
     };

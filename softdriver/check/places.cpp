@@ -8,7 +8,8 @@ namespace soft::check {
 
 namespace {
 
-constexpr unsigned step_bits = 20; // bits of a place for the step; the others: the function
+// This many bits of a place are the step; the others are the function.
+constexpr unsigned step_bits = 20;
 
 // Returns the name of a variable as CUDA C has it: "tile" for _ZZ8exchangeE4tile.
 std::string source_name(const std::string &name) {

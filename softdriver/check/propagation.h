@@ -30,11 +30,14 @@ class Registers {
     void clear(); // all registers are defined
 
   private:
-    static constexpr size_t unit = 4; // no two registers begin in the same four bytes of a frame
+    // No two registers begin in the same four bytes of a frame, so there is one origin for four
+    // bytes.
+    static constexpr size_t unit = 4;
 
-    std::vector<uint8_t> masks_;    // the bits of each row
-    std::vector<uint32_t> origins_; // of the register that begins there, or 0 if it is defined
-    size_t undefined_ = 0;          // registers with an undefined bit
+    std::vector<uint8_t> masks_; // the bits of each row
+    // The origin of the register that begins there, or 0 if it is defined.
+    std::vector<uint32_t> origins_;
+    size_t undefined_ = 0; // registers with an undefined bit
 };
 
 // What a step does to one of its results.

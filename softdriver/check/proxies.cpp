@@ -21,8 +21,8 @@ void ProxyFences::add(Clocks &clocks, unsigned warp, uint32_t lanes, ptx::Space 
     fence.global = space != ptx::Space::Shared;
     std::deque<Fence> &fences = warps_[warp];
     if (fences.size() == most_fences) {
-        // Whoever knows the oldest fence counts as knowing the next one, so that nothing is
-        // reported wrongly.
+        // The oldest fence is dropped. Threads that know it are treated as if they knew the next
+        // one, so that no race is reported wrongly.
         fences[1].known_behind = fences[0].known_behind;
         fences[1].lanes |= fences[0].lanes;
         fences[1].shared |= fences[0].shared;
@@ -32,8 +32,8 @@ void ProxyFences::add(Clocks &clocks, unsigned warp, uint32_t lanes, ptx::Space 
     fences.push_back(std::move(fence));
 }
 
-// Calls `act` with the fences that lanes have executed before what is known of them, and these
-// lanes.
+// Calls `act` with each fence that comes before the times `known`, and with the lanes that executed
+// it before these times.
 template <class Act>
 void ProxyFences::for_each_known(const Clocks::Times &known, bool shared, Act act) const {
     for (unsigned warp = 0; warp < warps_.size(); warp++)

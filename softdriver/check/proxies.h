@@ -18,8 +18,8 @@ class ProxyFences {
     explicit ProxyFences(size_t warps) : warps_(warps) {}
     // Lanes of a warp execute fence.proxy.async for shared or global memory, or for both.
     void add(Clocks &clocks, unsigned warp, uint32_t lanes, ptx::Space space);
-    // Returns the time of each thread of the block before which its writes are behind a fence, for
-    // someone who knows the times `known`.
+    // Returns, for each thread of the block, the time up to which its writes are before a fence
+    // that an accessor with the times `known` knows.
     Clocks::Times fenced(const Clocks::Times &known, uint32_t block, bool shared) const;
     // The same for a write by a thread of another block.
     bool fenced(const Clocks::Times &known, uint32_t block, unsigned thread, uint32_t epoch) const;
@@ -28,7 +28,7 @@ class ProxyFences {
     struct Fence {
         uint32_t lanes;
         std::array<uint32_t, 32> times; // of the lanes
-        // Whoever knows a later time of a lane knows the fence.
+        // A thread that knows a later time of a lane than this knows the fence.
         std::array<uint32_t, 32> known_behind;
         Known others; // what they know of others
         bool shared, global;

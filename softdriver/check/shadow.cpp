@@ -29,7 +29,8 @@ uint32_t Span::lanes_at(unsigned from, unsigned to) const {
 
 void Line::drop(unsigned i) {
     Span *spans = this->spans();
-    if (i < writes_) { // the last write takes its place, and the last read the place of that one
+    // The last write replaces the dropped one, and the last read replaces that write.
+    if (i < writes_) {
         spans[i] = spans[--writes_];
         i = writes_;
     }

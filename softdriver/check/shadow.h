@@ -14,7 +14,8 @@ namespace soft::check {
 
 constexpr size_t word_bytes = 4, line_words = 32, line_bytes = line_words * word_bytes;
 constexpr size_t most_entries = 64; // most accesses to a word that are kept
-constexpr size_t most_readers = 2;  // blocks whose reads of a word are kept
+// The reads of at most this many other blocks are kept for a word.
+constexpr size_t most_readers = 2;
 
 inline unsigned first_of(uint32_t lanes) { return unsigned(__builtin_ctz(lanes)); }
 
@@ -28,8 +29,8 @@ constexpr uint8_t bytes_of_word(uint64_t from, uint64_t to) {
 struct Entry {
     uint32_t block = 0, epoch = 0, lanes = 0;
     uint32_t place = 0; // the step: see place_of()
-    // The number of a write; of a strong read, that of the write that it has seen, or 0. The read,
-    // or a read-modify-write, has also seen the writes from `first` on.
+    // A write: its number. A strong read: the number of the write that it has seen, or 0. A read,
+    // or a read-modify-write, has also seen the writes from number `first` on.
     uint32_t number = 0, first = 0;
     uint8_t warp = 0;
     uint8_t size = 0;  // the bytes of an element, if the access is strong
@@ -52,7 +53,8 @@ struct Entry {
         return strong && bytes == write.bytes && size == write.size && first <= write.number &&
                write.number < number + !writes;
     }
-    // No thread can depend on a value that none learns: it may be another one the next time.
+    // If no thread learns the value, nothing can depend on which write was seen, and it may be
+    // another write in the next run.
     bool has_seen(const Entry &write) const { return sees && has_met(write); }
     bool has_seen_others() const { return sees && (writes ? first < number : number); }
     // Returns whether this access has seen all writes that the other one has seen.
@@ -60,12 +62,13 @@ struct Entry {
         return !other.has_seen_others() ||
                (strong && first <= other.first && other.number <= number);
     }
-    // Returns whether a later access that is morally strong to this one is so to `other`, too.
+    // Returns whether every later access that is morally strong to this one is also morally strong
+    // to `other`.
     bool is_as_weak_as(const Entry &other) const {
         return !strong || (other.strong && bytes == other.bytes && size == other.size &&
                            only_block >= other.only_block);
     }
-    // Whether the other entry is the same but for its lanes. Such entries can be merged.
+    // Whether the other entry differs only in its lanes. Such entries can be merged.
     bool is_like(const Entry &other) const;
     void merge(const Entry &other) {
         lanes |= other.lanes;
@@ -103,7 +106,7 @@ class Cell {
             more()->resize(count_ + 1u);
         (*this)[count_++] = entry;
     }
-    // Whether all accesses are blind, and none races with another one or with this one.
+    // Whether all accesses here and `entry` are blind atomics that do not race with each other.
     bool are_blind_like(const Entry &entry) const {
         return are_blind_ && entry.is_blind() && (*this)[0].is_morally_strong(entry);
     }
@@ -151,7 +154,7 @@ struct Span {
     uint8_t strong = 0; // for a strong access, which is blind: the bytes of an item
 
     bool is_weak_write() const { return writes && !strong; }
-    // Whether the other span is the same but for its place.
+    // Whether the other span differs only in its place.
     bool is_same(const Span &other) const {
         return lanes == other.lanes && epoch == other.epoch && block == other.block &&
                warp == other.warp && has_pattern(other) && writes == other.writes &&
@@ -167,7 +170,8 @@ struct Span {
         return begin == other.begin && end == other.end && lanes == other.lanes &&
                stride == other.stride && size == other.size;
     }
-    // Whether each byte is accessed by one lane, which is the same one in another span of the warp.
+    // Whether each byte is accessed by only one lane, and by the same lane as in another span of
+    // the warp.
     bool has_threads(const Span &other) const {
         return has_pattern(other) && (stride || !(lanes & (lanes - 1)));
     }
@@ -183,7 +187,7 @@ struct Span {
     }
 };
 
-// Returns a span as the entry of a word, without its lanes and bytes.
+// Converts a span to the entry of a word. Its lanes and bytes are not set.
 inline Entry as_entry(const Span &span) {
     Entry entry;
     entry.block = span.block;
@@ -209,7 +213,7 @@ class Line {
         count_ = writes_ = 0;
         spread_ = false;
     }
-    // Is 0 unless begin() has been called: all accesses are then of one block.
+    // 0 unless begin() has been called. All accesses are then of one block.
     uint32_t generation() const { return generation_; }
     // Gives back the memory of the cells.
     void forget() {

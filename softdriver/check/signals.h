@@ -8,7 +8,8 @@
 
 namespace soft::check {
 
-// What strong writes to some memory have told those who read the values: the release sequences.
+// What strong writes pass on to the threads that read the values: the release sequences of the
+// memory model.
 // A strong read sees the last write of exactly its bytes, if the scope of each includes the thread
 // of the other. If that write is a read-modify-write, the read also sees what the write has seen.
 class Signals {
@@ -24,7 +25,7 @@ class Signals {
 
     // Returns what a strong read learns, if it is part of an acquire pattern.
     Told seen_by(const Access &read) const;
-    // A strong write, and what its thread tells. `updates` is for a read-modify-write.
+    // Records a strong write, and what it passes on. `updates` is true for a read-modify-write.
     void write(const Access &write, const Told &told, bool updates);
     // A weak write tells nothing, and ends what was told before.
     void overwrite(uint64_t address, uint64_t bytes);
@@ -32,8 +33,8 @@ class Signals {
   private:
     struct Word {
         Access last; // the last write
-        // What has been told: to all threads, and to those of the same block as the thread that
-        // told it.
+        // What has been passed on: to all threads, and, by block, only to the threads of that
+        // block.
         Known everyone;
         std::unordered_map<uint32_t, Known> blocks;
     };

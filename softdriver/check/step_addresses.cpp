@@ -34,8 +34,8 @@ SOFT_INLINE void take(const ptx::Warp &warp, const ptx::Step &step, size_t bytes
         add_offset(warp.row<uint64_t>(step.rows[9]), uint64_t(step.offset), to);
 }
 
-// Sets the distances from each lane to the next one. Returns the lanes whose distance is that of
-// the next lane.
+// Sets the distances from each lane to the next one. Returns the lanes that have the same distance
+// as the next lane.
 SOFT_INLINE uint32_t find_distances(const uint64_t *addresses, uint64_t *distances) {
     for (int lane = 0; lane < warp_size; lane++)
         distances[lane] = addresses[lane + 1] - addresses[lane];
@@ -87,7 +87,7 @@ void Addresses::find_runs() const {
     runs_count_ = 1;
 }
 
-// Replaces generic addresses. All forms of an address become one.
+// Replaces generic addresses, so that each byte has only one address.
 void Addresses::find_spaces(uint32_t lanes) {
     uint64_t any = 0;
     for (uint32_t left = lanes; left; left &= left - 1)

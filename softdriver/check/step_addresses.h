@@ -46,7 +46,7 @@ class Addresses {
 
     const ptx::Step *step_ = nullptr;
     uint32_t lanes_ = 0;
-    // The lanes behind the last one have no meaning.
+    // The entries after the last active lane have no meaning.
     std::array<uint64_t, ptx::warp_size + 1> addresses_{};
     mutable std::array<uint64_t, ptx::warp_size + 1> distances_{}; // from each lane to the next
     std::array<ptx::Space, ptx::warp_size> spaces_{};

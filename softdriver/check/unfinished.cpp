@@ -20,7 +20,8 @@ void Mbarriers::set(uint64_t address, bool valid, const Done &done) {
     State &state = states_[address];
     state.valid = valid;
     state.last = done;
-    state.phase++; // no copy of an earlier mbarrier at this address belongs to the present phase
+    // Copies of an earlier mbarrier at this address do not belong to the present phase.
+    state.phase++;
     state.odd = false;
 }
 
@@ -40,7 +41,7 @@ void UnfinishedCopies::begin(const Done &copy) {
 void UnfinishedCopies::commit(unsigned thread) {
     auto found = threads_.find(thread);
     if (found == threads_.end())
-        return; // a group without copies, before all copies, does not matter
+        return; // a group without copies need not be kept, if no copy is before it
     Thread &of = found->second;
     of.groups.push_back(std::move(of.open));
     of.open.clear();

@@ -11,7 +11,7 @@
 
 namespace soft::check {
 
-// What a thread did at a place.
+// The thread that did something, and its place in the code.
 struct Done {
     uint32_t place = 0;
     unsigned thread = 0;
@@ -38,7 +38,7 @@ class Mbarriers {
 // The copies that nothing has waited for.
 class UnfinishedCopies {
   public:
-    // The next functions are about copies by cp.async, which belong to the thread.
+    // The next functions are about cp.async copies, which belong to the thread.
     void begin(const Done &copy);
     void commit(unsigned thread);
     void await(unsigned thread, size_t groups_left, bool also_open);

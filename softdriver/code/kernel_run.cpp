@@ -81,7 +81,7 @@ bool KernelRun::advance(uint64_t steps) {
         failed_ = state == ptx::Run::State::Failed;
         over_ = state != ptx::Run::State::More;
     }
-    // Work behind this kernel is also behind the prerequisite.
+    // Work that waits for this kernel relies on the end of the prerequisite, too.
     return over_ && (!early || failed_);
 }
 

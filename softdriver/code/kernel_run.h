@@ -23,8 +23,8 @@ class KernelRun : public Piecewise {
         return launch_.dependents && (launch_.dependents->allowed || over_);
     }
     bool waits() const override;
-    // Says that the kernel may begin before this other one ends, which is null if it has ended
-    // already. If the other one has begun already, it will not let this one begin.
+    // Says that the kernel may begin before `other` ends; null if `other` has ended already.
+    // `begun`: `other` has begun already, and will not let this one begin early.
     void begin_before_end_of(KernelRun *other, bool begun);
 
   private:
@@ -46,7 +46,7 @@ class KernelRun : public Piecewise {
     std::vector<uint64_t> conditions_set_; // see Outcome
     bool prints_ = false;
     bool over_ = false, failed_ = false;
-    // This launch, for those that may begin before it ends.
+    // What later launches see of this one, if they may begin before it ends.
     std::vector<std::shared_ptr<ptx::Dependence>> followers_;
     bool splits_ = false;  // it pauses where it waits, even if the prerequisite has ended
     int early_pieces_ = 0; // pieces that have run before the prerequisite ended

@@ -76,8 +76,8 @@ void erase_module(const Module &module);
 // Return the index of the kernel or variable with this name, or -1. References are not variables.
 int find_kernel(const ptx::Program &program, const std::string &name);
 int find_variable(const ptx::Program &program, const std::string &name);
-// Returns the error for a name that is not one of a variable. As on an H200, it depends on whether
-// the name is one of a kernel or of a reference.
+// Returns the error for a name that no variable has. As on an H200, the error depends on whether a
+// kernel or a reference has the name.
 CUresult no_variable(const ptx::Program &program, const std::string &name);
 // Returns the function for a kernel of the module. Repeated calls return the same object.
 KernelFunctionPtr function_of(const ModulePtr &module, int kernel);

@@ -95,7 +95,7 @@ void Arena::withdraw(uint64_t place) {
 }
 
 uintptr_t Arena::adopt(int file, uint64_t offset, size_t bytes) {
-    // The address is aligned as that of the other process is.
+    // The address is aligned in the same way as in the other process.
     uint64_t inside = offset % page;
     if (bytes > bytes_ || offset % block + bytes + 2 * block > bytes_)
         return 0;

@@ -70,7 +70,8 @@ size_t Chooser::made(Step step) {
     if (next_ == script_.size()) {
         auto is_next = [&](const Sleeper &sleeper) { return sleeper.actor == step.actor; };
         bool slept = std::any_of(sleepers_.begin(), sleepers_.end(), is_next);
-        // A step of a sleeper: what follows is the end of a run that was explored before.
+        // A step of a sleeping actor: the rest of the run would repeat a run that was explored
+        // before.
         redundant_ |= slept;
         sleepers_.erase(std::remove_if(sleepers_.begin(), sleepers_.end(),
                                        [&](const Sleeper &sleeper) {

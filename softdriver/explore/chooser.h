@@ -5,8 +5,8 @@
 
 namespace soft::explore {
 
-// An actor whose next step has been explored from an earlier state. It need not make this step
-// until a step that conflicts with it comes before.
+// An actor whose next step was explored from an earlier state, and need not be explored again. It
+// need not make this step until a step that conflicts with it comes before.
 struct Sleeper {
     Actor actor;
     Footprint next;
@@ -45,7 +45,7 @@ class Chooser {
     void name(size_t step, const std::string &words) { run_.steps.at(step).what = words; }
     // Records why not all orders can be explored.
     void limit(const char *why) { run_.limits.insert(why); }
-    // Records that the run has failed, whatever the program takes from it.
+    // Records that the run has failed, even if the program ignores the failure.
     void fail(const std::string &why) { run_.failure = why; }
     // Records that the rest of the run cannot be repeated, and why. Nothing is learned from it.
     void stop(const char *why);
@@ -66,7 +66,7 @@ class Chooser {
     std::vector<Sleeper> sleepers_;
     std::vector<Actor> options_; // of the step that was chosen last
     uint64_t priorities_ = 0;    // the seed of the priorities, or 0
-    bool redundant_ = false;     // all options slept, so the rest of the run shows nothing new
+    bool redundant_ = false; // all options were asleep, so the rest of the run shows nothing new
     Run run_;
 };
 

@@ -30,8 +30,8 @@ std::vector<Sleeper> Search::sleepers_after(const Node &node) {
     return left;
 }
 
-// Updates the nodes to the states of this run. Returns false if the run differs from the last one
-// before the step that was planned to be another one.
+// Updates the nodes to the states of this run. Returns false if the run differs from the previous
+// run before the step at which a different choice was planned.
 bool Search::follow(const Run &run) {
     size_t kept = nodes_.empty() ? 0 : branch_ + 1;
     if (run.stopped && run.fresh < kept) {
@@ -115,8 +115,8 @@ void Search::look_for_conflicts(const Run &run) {
     }
 }
 
-// Plans a run in which `second` comes before `first`: at the state before `first`, a step must be
-// made that can begin what leads to `second` without `first`.
+// Plans a run in which `second` comes before `first`: at the state before `first`, the run must
+// choose a step that can lead to `second` without `first`.
 void Search::reverse(const Run &run, const std::vector<Order> &orders, size_t first,
                      size_t second) {
     auto before = [&](size_t earlier, size_t later) {
@@ -151,8 +151,8 @@ void Search::reverse(const Run &run, const std::vector<Order> &orders, size_t fi
             node.todo.insert(actor);
             return;
         }
-    // None of these actors can make a step here: the next operation of each waits, for example for
-    // a value in memory. So all other actors are tried.
+    // None of these actors can make a step here, because each waits with its next operation, for
+    // example for a value in memory. So all other actors are tried.
     for (Actor actor : node.options)
         if (!node.has(actor))
             node.todo.insert(actor);

@@ -18,7 +18,7 @@ CUresult Branches::submit_graph(const Graph &graph, const OperationPtr &begin,
     Places places = state().races.recording() ? places_of(graph) : Places();
     for (const GraphNodePtr &node : sorted(graph, choose)) {
         std::vector<OperationPtr> waits;
-        OperationPtr early; // the kernel before whose end the node's kernel may begin
+        OperationPtr early; // the kernel that need not have ended when the node's kernel begins
         for (const Edge &edge : node->after) {
             waits.push_back(ends.at(edge.from));
             if (is_programmatic(edge.data))
@@ -88,8 +88,8 @@ CUresult Branches::submit_one(Stream &branch, OperationPtr operation, OperationP
     return CUDA_SUCCESS;
 }
 
-// Lets the operation note as the whole operation's what it is about to write in memory that the
-// host can access, so that the race detector does not take the change for a write of the host.
+// Lets the operation count its writes to memory that the host can access as writes of the whole
+// operation: otherwise the race detector would report them as writes of the host.
 void Branches::make_part(const OperationPtr &operation) const {
     if (operation->pieces)
         operation->pieces->operation = whole_;
@@ -120,8 +120,8 @@ CUresult Branches::submit_join(std::vector<OperationPtr> waits, const NodeWork &
     return submit_one(branch, std::move(join), end);
 }
 
-// Returns a branch for a node that depends on these operations: one that ends with one of them, or
-// one that has not been used yet. So branches order only nodes that edges order, too.
+// Returns a branch for a node that depends on these operations: a branch whose last operation is
+// one of them, or an unused branch. So branches order only nodes that edges order, too.
 Stream &Branches::branch_after(const std::vector<OperationPtr> &waits, const NodeWork &work) {
     ContextPtr context = work.context() ? work.context() : stream_.context;
     Stream *unused = nullptr;

@@ -151,7 +151,7 @@ class ConditionalRun : public Piecewise {
         parts_ = branches.submitted();
         for (const OperationPtr &part : parts_)
             part->behind = state().steps.next();
-        // Who waits for this operation waits for its parts.
+        // A wait for this operation is also a wait for its parts.
         self.waits.resize(begun_ ? own_waits_ : own_waits_ = self.waits.size());
         self.waits.insert(self.waits.end(), parts_.begin(), parts_.end());
         if (self.number <= self.stream->required)

@@ -45,8 +45,8 @@ struct CopySide {
         return origin == Origin::Other || next.origin == Origin::Other || origin == next.origin;
     }
 
-    // Returns true if `next` can replace this side as the source. Memory that is of no pool must
-    // also be of the same context.
+    // Returns true if `next` can replace this side as the source. Memory that is not from a pool
+    // must also be of the same context.
     bool replaceable_source(const CopySide &next) const {
         bool bound = origin == Origin::Host || origin == Origin::Device;
         return replaceable(next) && (origin != next.origin || !bound || context == next.context);
@@ -66,7 +66,7 @@ struct CopySide {
     }
 
     // Returns true if the program has freed the memory since the work was made. The address may now
-    // be that of any pageable memory.
+    // belong to any pageable memory.
     bool is_gone(const End &now) const {
         return side != Side::Pageable && now.side == Side::Pageable;
     }

@@ -142,9 +142,9 @@ void erase_handles(Graph &graph);
 bool is_damaged(const Graph &graph);
 // Returns true if `graph` is inside `other`, or is `other`.
 bool is_within(const Graph &graph, const Graph &other);
-// Returns the nodes so that each comes after those on which it depends. Returns an empty list if
-// the graph has a cycle. `choose` is called with the number of nodes that can be next, and returns
-// the index of the next one.
+// Returns the nodes in an order in which each comes after the nodes on which it depends. Returns an
+// empty list if the graph has a cycle. `choose` is called with the number of nodes that can be
+// next, and returns the index of the next one.
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose);
 std::vector<GraphNodePtr> sorted(const Graph &graph);
 

@@ -19,7 +19,7 @@ bool fail(UpdateResult &result, CUgraphExecUpdateResult reason, const GraphNodeP
     return false;
 }
 
-// Checks whether the edges to a node match those to its partner.
+// Checks whether the edges to a node match the edges to its partner.
 bool edges_match(const Graph &image, const Graph &graph, const GraphNodePtr &old,
                  const GraphNodePtr &node, UpdateResult &result) {
     bool more = node->after.size() > old->after.size();

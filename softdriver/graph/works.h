@@ -10,8 +10,8 @@ struct Event;
 struct PreparedLaunch;
 struct Transfer;
 
-// Functions that make the work of nodes, one group for each kind of node. Those that take the
-// parameters of the program check them.
+// Functions that make the work of nodes, one group for each kind of node. The functions that take
+// the parameters of the program check them.
 
 // If `old` is not null, the new work gets the attributes of this old work of the node.
 CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work,

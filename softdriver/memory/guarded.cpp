@@ -134,7 +134,7 @@ void Guarded::renew(uintptr_t begin) {
     if (!piece || !piece->stale.exchange(false))
         return;
     std::vector<Rights> pages(piece->pages.size(), Rights::All);
-    pages.swap(piece->pages); // what the pages may have now is not known: set all of them
+    pages.swap(piece->pages); // the present rights are not known, so set the rights of all pages
     protect(piece->begin, piece->end - piece->begin, Rights::All);
     set(piece->begin, pages);
 }
@@ -164,8 +164,8 @@ void Guarded::handle(int signal, siginfo_t *info, void *context) {
     }
     int error = errno;
     Cause cause = cause_of(context);
-    // If the page can be read, the access was a write. Otherwise it may be one, and is then refused
-    // again as a write.
+    // If the page can be read, the access was a write. Otherwise it may be a write; in that case
+    // the next try faults again, and is then known to be a write.
     bool writes =
         cause.known ? cause.writes : piece->pages[(address - piece->begin) / page] == Rights::Read;
     self->on_refused_({address, writes, cause.instruction});

@@ -10,7 +10,7 @@
 namespace soft {
 namespace {
 
-// After this many pages one after the other, a use counts as one of the whole memory.
+// After a program has used this many consecutive pages, a use counts as a use of the whole memory.
 constexpr unsigned most_pages = 8;
 constexpr unsigned polls_after = 1; // seconds without a call of the driver or a step
 
@@ -136,7 +136,7 @@ void HostUses::renew_all() {
             renew(memory);
 }
 
-// Lets the program do what it has tried to do.
+// Gives the program the right that its access needs.
 void HostUses::give(const Range &page, bool writes) {
     guarded_.set(page.begin, page.bytes, writes ? Rights::All : Rights::Read);
     opened_ = true;

@@ -24,7 +24,7 @@ class HostUses {
     // Called for memory that is mapped twice, and when the program frees it.
     void allocated(const Allocation &memory);
     void removed(const Allocation &memory) { guarded_.remove(memory.begin); }
-    // Returns whether early uses of the memory by the host are seen.
+    // Returns whether the driver notices a use of the memory by the host at once.
     bool sees(const Allocation &memory) const;
     // Called when an operation has been submitted.
     void submitted(const OperationPtr &operation);
@@ -53,11 +53,11 @@ class HostUses {
     static void *watch(void *);
 
     Guarded guarded_;
-    std::vector<OperationPtr> in_flight_; // of which the host does not know that they are done
-    bool opened_ = false;                 // the program has got rights that close() takes away
+    std::vector<OperationPtr> in_flight_; // operations that are not done, as far as the host knows
+    bool opened_ = false;                 // the program has rights that close() takes away
     bool watches_ = false, polls_ = false;
-    // The memory of the last use, how many of its pages were used one after the other, and how many
-    // steps there were then.
+    // The memory of the last use, how many consecutive pages of it were used, and how many steps
+    // there were then.
     uintptr_t last_ = 0;
     unsigned pages_ = 0;
     size_t looks_ = 0;

@@ -51,10 +51,10 @@ void close_managed_if_busy(Managed &managed);
 // unfinished work may use. A running host function does not count as work.
 void open_managed();
 
-// Maps memory at two addresses. Returns the one for the program, at which a block begins, and sets
-// `alias` to the one for the driver; returns null on failure. The driver needs an address of its
-// own because it protects the program's pages, and asks the system which of them the program uses.
-// With `forks`, forked children have the memory, too.
+// Maps memory at two addresses. Returns the address for the program, at which a block begins, and
+// sets `alias` to the address for the driver; returns null on failure. The driver needs a second
+// address because it protects the program's pages, and asks the system which of them the program
+// uses. With `forks`, forked children have the memory, too.
 char *map_twice(size_t bytes, char *&alias, bool forks);
 
 } // namespace soft

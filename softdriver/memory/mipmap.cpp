@@ -40,7 +40,7 @@ unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
 }
 
 // Checks the limits of 1-D and 2-D mipmapped arrays, which are lower than those of arrays. Other
-// mipmapped arrays have no limits of their own.
+// mipmapped arrays have no separate limits.
 bool within_limits(const Device &device, const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     if (descriptor.Depth)
         return true;

@@ -35,8 +35,8 @@ void move_items(const Items &items) {
             move_pages(item.pages, processor_at(item.place));
 }
 
-// Returns the pages that lie in the range with all their bytes; the last page of an allocation ends
-// with the allocation.
+// Returns the pages that lie completely in the range; the last page of an allocation ends with the
+// allocation.
 Pages inner_pages(const Item &item) {
     Pages inner = item.pages;
     size_t begin = inner.begin + item.address % page_bytes, end = begin + item.bytes;

@@ -6,8 +6,8 @@
 
 namespace soft {
 
-// The bytes of all memory that existed at a time. Memory that was registered, or that other
-// processes share, is not among it.
+// The bytes of all memory that existed at a time. Registered memory, and memory that other
+// processes share, is not included.
 class SavedMemory {
   public:
     void save();

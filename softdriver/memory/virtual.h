@@ -67,7 +67,7 @@ class Reservation {
 
     // Maps the beginning of `backing`. Returns false if the system cannot.
     bool map(uintptr_t address, size_t bytes, const BackingPtr &backing);
-    // Removes all mappings of a range that cuts none.
+    // Removes all mappings in a range. No mapping may lie only partly in it.
     void unmap(const Range &range);
     // Sets the access of a device to a range that consists of whole mappings.
     void set_access(const Range &range, int device, int flags);

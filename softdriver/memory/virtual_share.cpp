@@ -24,7 +24,7 @@ struct Description {
     int32_t handle_types = 0;
 };
 
-// Reads the description. Returns false if the file is not one of cuMemCreate.
+// Reads the description. Returns false if the file has no memory of cuMemCreate.
 bool read_description(int file, Description &description) {
     struct stat status;
     int seals = fcntl(file, F_GET_SEALS); // only files in memory have seals

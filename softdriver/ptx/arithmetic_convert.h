@@ -101,7 +101,8 @@ inline To to_float(From from) {
 }
 
 // Implements cvt.pack.sat: converts `a` and `b` to integers of `bits` bits, the nearest ones to
-// them. The results are, from the lowest bit: that of `b`, that of `a`, and the lower bits of `c`.
+// them. The result has, from the lowest bit: the converted `b`, the converted `a`, and the lower
+// bits of `c`.
 template <int bits, bool is_signed>
 inline uint32_t pack_saturated(int32_t a, int32_t b, uint32_t c) {
     constexpr int32_t low = is_signed ? -(1 << (bits - 1)) : 0;

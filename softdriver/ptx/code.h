@@ -62,8 +62,8 @@ struct Effect {
         Arrive,  // changes an mbarrier, so that what comes before it is ordered
         Test,    // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
         Meet,    // waits for the lanes in the mask rows[9], or for none if Step::offset is 0
-        Barrier, // `aligned` and `whole_block` say which
-        Commit,  // makes a group of the actor's operations
+        Barrier, // a barrier; see `aligned` and `whole_block`
+        Commit,  // ends the current group of the actor's operations
         Await,   // waits for all groups except the last `count`
         Return,  // ends a call, or the thread
         Exit,    // ends the thread
@@ -160,8 +160,8 @@ struct Flow {
     // Whether a guard of the step decides what other threads or the host can see, or which step is
     // next.
     bool decides = false;
-    // All sources must be defined: those of barriers, branches and bulk copies. Of instructions on
-    // matrices: all except the registers with items, which are the last sources.
+    // All sources must be defined: set for barriers, branches and bulk copies. For instructions on
+    // matrices it means all sources except the registers with items, which come last.
     bool needs_all = false;
     uint8_t results = 0, sources = 0; // how many registers the step writes and reads
     uint32_t begin = 0;               // index in Code::parts: the results, then the sources

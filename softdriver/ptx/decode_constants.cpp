@@ -76,7 +76,7 @@ void Decoder::count_definitions() {
             count(each.operands[0], definitions_);
 }
 
-// If the instruction gives a register a constant value, makes the row of this value the register's.
+// If the instruction gives a register a constant value, the register gets the row of this value.
 // The instruction must have no guard, and be the only definition of the register.
 void Decoder::note_constant(const Instruction &instruction) {
     instruction_ = &instruction;

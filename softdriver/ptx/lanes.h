@@ -61,7 +61,8 @@ inline bool has_fma() { return false; }
 #endif
 #define SOFT_INLINE __attribute__((always_inline)) inline
 
-// Stores the results of all lanes in a row, or of the active lanes if others are live, too.
+// Stores results in a row: for all lanes if all live lanes are active, else only for the active
+// lanes.
 template <class T> SOFT_INLINE void store_active(const Warp &warp, T *row, const T *results) {
     uint32_t active = warp.active == warp.live ? ~uint32_t{0} : warp.active;
     SOFT_EVERY_LANE

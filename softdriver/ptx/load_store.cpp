@@ -54,7 +54,7 @@ template <class A> struct Addresses {
                 wrong |= check(__builtin_ctz(left));
         return !wrong;
     }
-    // Returns the lanes whose bytes are followed by those of the next lane.
+    // Returns the lanes whose bytes lie directly before the bytes of the next lane.
     SOFT_INLINE uint32_t followed() const {
         uint32_t lanes = 0;
         for (int lane = 0; lane < warp_size - 1; lane++)

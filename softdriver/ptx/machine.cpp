@@ -166,14 +166,14 @@ void Machine::allow(ThreadBlock &block) {
     progress++;
 }
 
-// Notes whether a block has waited for the prerequisite when it allows dependent launches.
+// Notes whether the block allows dependent launches before it has waited for the prerequisite.
 void Machine::note_order(const ThreadBlock &block) {
     runs_ahead |=
         launch.prerequisite && std::none_of(block.warps.begin(), block.warps.end(),
                                             [](const auto &warp) { return warp->waited; });
 }
 
-// Turns to a block that does not wait for the others to allow dependent launches. Returns false if
+// Moves on to a block that is not held until the others allow dependent launches. Returns false if
 // there is none.
 bool Machine::skip_held() {
     for (size_t i = 0; i < resident_.size(); i++, turn_ = (turn_ + 1) % resident_.size()) {

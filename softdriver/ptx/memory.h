@@ -79,7 +79,7 @@ class Memory {
     std::map<uintptr_t, Segment> segments_;
     using Accesses = std::array<AddressSet, 3>; // by Use
     Accesses accessed_;
-    std::unique_ptr<Accesses> others_; // those on the other side of griddepcontrol.wait
+    std::unique_ptr<Accesses> others_; // the accesses on the other side of griddepcontrol.wait
     bool late_ = false;
 };
 

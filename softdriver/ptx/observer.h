@@ -29,7 +29,7 @@ struct MbarrierUse {
 };
 
 // Bytes of memory that a lane copies to other memory. If there are items (`item_bytes`), they
-// update those of the target.
+// update the items of the target.
 struct Move {
     unsigned lane;
     Space to, from;
@@ -41,7 +41,7 @@ struct Move {
 class Observer {
   public:
     virtual ~Observer() = default;
-    // Set while a step runs whose effect says all of what it accesses.
+    // Set while a step runs whose effect describes all its accesses.
     bool knows_uses = false;
     // Runs a step, with before() and after().
     virtual void run(Warp &warp, const Step &step);
@@ -57,7 +57,7 @@ class Observer {
     virtual void meets(const Warp &, uint32_t /* members */) {}
     virtual void uses_mbarrier(const Warp &, const MbarrierUse &) {}
     // The launch has ended, or has failed. First, the observer of the first machine takes over what
-    // those of the others have seen.
+    // the other observers have seen.
     virtual void joins(Observer & /* other */) {}
     virtual void ends_launch() {}
     virtual void calls(const Warp &, const Frame &) {} // a call, or the kernel, begins

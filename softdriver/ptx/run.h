@@ -25,12 +25,13 @@ class Observer;
 struct Machine;
 struct Texture;
 
-// A launch, for another one that may begin before it ends (programmatic dependent launch).
+// A launch, as another launch sees it that may begin before this one ends (programmatic dependent
+// launch).
 struct Dependence {
     // All blocks have executed griddepcontrol.launch_dependents or have ended.
     bool allowed = false;
-    // A block has done so, or has ended, without waiting for its own prerequisite. So the other
-    // launch may begin before that one ends, too.
+    // A block has allowed dependent launches, or has ended, without waiting for this launch's own
+    // prerequisite. So the other launch may begin before that prerequisite ends, too.
     bool runs_ahead = false;
     bool over = false;  // this launch has ended
     bool ended = false; // the other launch need not wait any more
@@ -61,8 +62,8 @@ struct Launch {
     // Record the accessed memory, for reads(), writes() and atomics() of Run.
     bool record = false;
     bool checked = false; // the checks inside kernels observe the launch, by `observe`
-    // This launch, if another one may begin before it ends; and the one before whose end it may
-    // begin itself.
+    // `dependents` is this launch, if another one may begin before it ends; `prerequisite` is the
+    // launch before whose end this one may begin.
     std::shared_ptr<Dependence> dependents, prerequisite;
     std::shared_ptr<Heap> heap; // for malloc; null if the kernel does not use it
     // Finds the segment that contains an address. Returns false if there is none. The threads that

@@ -35,8 +35,8 @@ void take_sync(Decoder &decoder, size_t mask_operand) {
 // The value is in Step::detail of a shuffle, plus 1. In other steps of this file, it is 0.
 enum class Shuffle { Up, Down, Bfly, Idx };
 
-// Returns the lane whose value a lane receives. Sets `inside` to whether this source lane is in the
-// segment of the receiving lane. If it is not, the lane keeps its own value.
+// Returns the source lane of a lane. Sets `inside` to whether the source lane is in the segment of
+// the lane. If it is not, the lane keeps its own value.
 template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &inside) {
     int offset = int(b & 31), clamp = int(c & 31), segment = int(c >> 8 & 31);
     int highest = (lane & segment) | (clamp & ~segment), lowest = lane & segment;

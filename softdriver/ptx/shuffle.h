@@ -4,8 +4,8 @@
 
 namespace soft::ptx {
 
-// Returns the lane whose value a lane reads by a shuffle, or -1 if the lane keeps its own value or
-// the step is no shuffle.
+// Returns the source lane of a lane in a shuffle, or -1 if the lane keeps its own value or the step
+// is no shuffle.
 int lane_read_by(const Warp &warp, const Step &step, unsigned lane);
 
 } // namespace soft::ptx

@@ -70,7 +70,7 @@ class BoxCopy {
 bool BoxCopy::read_map(bool loads) {
     Access access{warp_, step_, Space::Generic, Use::Read};
     uint64_t address = warp_.row<uint64_t>(step_.rows[map_row])[lane_];
-    // This read is no use (Observer): tensor maps are in a proxy of their own.
+    // This read is not reported as a use (Observer), because tensor maps have a separate proxy.
     const char *found =
         address % TensorMap::alignment ? nullptr : access.reach(lane_, address, TensorMap::bytes);
     if (!found) {
@@ -121,7 +121,7 @@ BoxCopy::Part BoxCopy::part_of(uint64_t row) const {
 }
 
 // Stores and reductions change whole chunks. If the tensor's row ends inside a chunk, an H200 also
-// changes the memory up to the end of this chunk. Bytes behind the end of the allocation are left
+// changes the memory up to the end of this chunk. Bytes past the end of the allocation are left
 // out: no other memory begins in this chunk.
 void BoxCopy::add_rest_of_chunk(Part &part) const {
     size_t rest = (chunk_of_copy - part.end % chunk_of_copy) % chunk_of_copy;

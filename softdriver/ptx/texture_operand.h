@@ -23,8 +23,8 @@ constexpr unsigned coordinates_of(Geometry geometry) {
 }
 
 Geometry take_geometry(Decoder &decoder, bool cubes);
-// Returns the row of the handle in an operand [handle, {x, y}]. A reference of the right kind is
-// its own handle.
+// Returns the row of the handle in an operand [handle, {x, y}]. Instead of a handle, the operand
+// may name a reference of this kind.
 Row take_handle(Decoder &decoder, const Operand &place, Variable::Reference reference);
 // Reads an operand [handle, {x, y}]: rows[4] and so on become the layer and the coordinates,
 // rows[9] the handle. Sets `site` of the step.

@@ -35,8 +35,8 @@ class Descriptor {
         if (transposed && width_ == 1)
             std::swap(leading_, stride_);
     }
-    // Returns the address of a chunk. `row` is the number of the row, and `chunk` that of the chunk
-    // in the row. Both are counted through all patterns.
+    // Returns the address of a chunk. `row` is the number of the row, and `chunk` the number of the
+    // chunk in the row. Both are counted through all patterns.
     uint64_t address(unsigned row, unsigned chunk) const {
         uint64_t address = start_ + row / 8 * stride_ + row % 8 * width_ * chunk_bytes +
                            chunk / width_ * leading_ + chunk % width_ * chunk_bytes;

@@ -14,11 +14,11 @@ constexpr unsigned warps_of_group = 4, rows_of_warp = 16, most_columns = 256;
 constexpr unsigned inner_items(Item item) { return 256 / bits_of(item); }
 
 // Step::place of wgmma.mma_async is the index in Code::fragments of the fragments of D, A and B.
-// The fragment of A has no registers if A is in shared memory, and that of B never has any. The
-// rows of the step:
+// The fragment of A has no registers if A is in shared memory, and the fragment of B never has any.
+// The rows of the step:
 constexpr unsigned descriptor_of_a = 0, descriptor_of_b = 1, adds_to_d = 2;
-// The flags in Step::detail. With a transposed matrix, the items that follow each other in memory
-// are those of a column of A or of a row of B.
+// The flags in Step::detail. With a transposed matrix, items that follow each other in memory
+// belong to a column of A or to a row of B.
 constexpr uint16_t saturates_bit = 1, negates_bit = 2, transposes_a_bit = 4, transposes_b_bit = 8;
 
 // The handler of wgmma.mma_async.

@@ -15,7 +15,7 @@ constexpr size_t most_weights = 255; // the weight of the last symbol follows fr
 // Returns the position of the highest bit that is set. The value is not 0.
 unsigned highest_bit(uint64_t value) { return 63 - unsigned(__builtin_clzll(value)); }
 
-// Reads bits from the beginning of some bytes. Bits behind the end are zeros.
+// Reads bits from the beginning of some bytes. Bits past the end are zeros.
 class ForwardBits {
   public:
     explicit ForwardBits(std::string_view bytes) : bytes_(bytes) {}

@@ -19,7 +19,7 @@ struct RaceTrack {
     uint64_t tick = 0; // number of the stream's last operation
     OperationPtr tail; // the stream's last operation
     std::weak_ptr<Stream> stream;
-    // For the parts of kernels that may run before the stream's earlier work has ended, or null.
+    // The track of kernel parts that may run before the stream's earlier work has ended, or null.
     std::shared_ptr<RaceTrack> early;
     // The stream's context, which is compared but never dereferenced.
     const Context *context = nullptr;

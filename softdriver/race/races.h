@@ -73,7 +73,7 @@ class Races {
     void start_over();
 
   private:
-    // The shadows of an operation's ranges: those of all reads, then of all writes, then of all
+    // The shadows of an operation's ranges: first of all reads, then of all writes, then of all
     // updates.
     using Shadows = std::vector<RaceShadowPtr>;
 

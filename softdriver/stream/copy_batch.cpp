@@ -95,7 +95,8 @@ size_t element_of(const BoxCopy &given) {
     return element ? element : 1;
 }
 
-// Reads one end of a copy as the end of a box. Returns false if a number overflows.
+// Converts the source or the target of a copy to fields of CUDA_MEMCPY3D. Returns false if a number
+// overflows.
 bool read_operand(const Operand &operand, size_t element, CUmemorytype &type, CUdeviceptr &address,
                   CUarray &array, size_t (&offset)[3], size_t &pitch, size_t &height) {
     if (operand.type == array_operand) {

@@ -15,8 +15,8 @@ struct Green {
     Parts parts;
     std::vector<OperationPtr> gates; // streams that are created later first wait for these
 
-    // The green context as a CUcontext: a shared_ptr with an owner of its own that points to the
-    // primary context. Code that compares pointers or uses the context treats it as the primary
+    // The green context as a CUcontext: a shared_ptr that points to the primary context, but has a
+    // separate owner. Code that compares pointers or uses the context treats it as the primary
     // context. Only handle_of() and green_of() distinguish the two.
     ContextPtr as_context;
     CUcontext context_handle = nullptr;

@@ -73,7 +73,7 @@ SharedPage *map_page(int file, uint64_t index) {
 }
 
 // The last records of interprocess events that this process has made, one of each stream. Another
-// process may have waited for them before it made a record of its own.
+// process may have waited for them before it made its own record.
 std::map<const RaceTrack *, OperationPtr> &told() {
     static auto *records = new std::map<const RaceTrack *, OperationPtr>;
     return *records;

@@ -218,7 +218,8 @@ SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
     if (CUresult status = refuse_waiting(*call.thread, *stream))
         return status;
     auto awaited = state().races.tails(*stream);
-    // Operations that are already done belong to the question, too: the answer depends on them.
+    // The targets include operations that are already done: whether they are done is a part of the
+    // answer.
     auto targets = state().chooser.replays() ? awaited : stream_targets(*stream);
     bool done = state().scheduler.poll(call.lock, targets, stream->patience);
     if (done)

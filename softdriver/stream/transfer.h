@@ -43,7 +43,7 @@ struct Manner {
 };
 Manner manner_of(const Transfer &transfer);
 // Takes undefined bytes (base/undefined.h) that a copy gives to the host: their addresses, and the
-// number of their origin. Called without the state lock.
+// number of the origin. Called without the state lock.
 using TakeUndefined = void (*)(const Operation &copy, uintptr_t begin, uintptr_t end,
                                uint32_t origin);
 void take_undefined_copies(TakeUndefined take);

@@ -15,7 +15,7 @@ namespace {
 // A kernel with more pieces is assumed to wait for work of other streams.
 constexpr int most_pieces = 1024;
 constexpr int most_early_answers = 2;
-// How long nothing may happen in a wait before the result says so.
+// A wait without progress ends with a message after this time.
 constexpr auto idle_after = std::chrono::seconds(1);
 // In microseconds: how long the host waits for a host function.
 constexpr long function_after = 2000000, pause_between = 1000;
@@ -82,8 +82,8 @@ bool Scheduler::choose_next(Lock &lock, bool host_can, const std::vector<Operati
     return false;
 }
 
-// Runs the other pieces of a kernel: all of them are one step, up to a place where other work may
-// come: the next kernel can begin from there on, or the work waits for other operations.
+// Runs the other pieces of a kernel as one step, up to a place where other work may run: where the
+// next kernel can begin, or where the work waits for other operations.
 void Scheduler::run_all_pieces(Lock &lock, const OperationPtr &operation) {
     for (int pieces = 0; operation->progress == Progress::Paused; pieces++) {
         bool lets_next = operation->pieces->lets_next_begin();
@@ -218,8 +218,8 @@ void Scheduler::note_idle(const std::vector<OperationPtr> &targets) {
             lose_device(*target->stream->owner->device, CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 
-// Returns whether nothing can end a wait any more, if no operation can run now: the streams wait
-// for values in memory, which only this thread could write.
+// If no operation can run now, returns whether the wait can never end: the streams wait for values
+// in memory, which only this thread could write.
 bool Scheduler::never_ends() const {
     if (state().chooser.run().stopped)
         return false;

@@ -25,10 +25,10 @@ enum class Progress { Queued, Running, Paused, Done };
 struct Outcome {
     CUresult status = CUDA_SUCCESS;
     std::vector<Range> reads, writes, updates;
-    // What a kernel that could begin before the one before it ended used before it waited for that
-    // one.
+    // What a kernel used before it waited for its predecessor, if it could begin before the
+    // predecessor ended.
     std::vector<Range> early_reads = {}, early_writes = {}, early_updates = {};
-    // The kernel before that one had not waited for its own predecessor when it let this one begin.
+    // The predecessor itself had not waited for its own predecessor when it let this kernel begin.
     bool runs_ahead = false;
     // The work consisted of operations that have run on their own, and that used these ranges.
     bool in_parts = false;
@@ -46,15 +46,15 @@ struct Piecewise {
     // Called once, with the state lock held, after advance() has returned true. Not called if the
     // work was dropped.
     virtual Outcome end() = 0;
-    // Returns true if the next operation may begin, if it may begin before this one ends.
+    // Returns true if the work has allowed the next operation to begin before this one ends.
     virtual bool lets_next_begin() const { return false; }
-    // Returns true if the work cannot go on before the operation before it has ended.
+    // Returns true if the work cannot go on until the previous operation has ended.
     virtual bool waits() const { return false; }
     // Returns true unless the work waits for operations that it has queued itself. Called with the
     // state lock held.
     virtual bool can_go_on() const { return true; }
     // What the work has used since it began, or, if it queues operations, since the last call.
-    // Called with the state lock held, when it has paused in a place where other work may come
+    // Called with the state lock held, when the work has paused in a place where other work may run
     // before it goes on.
     virtual Outcome so_far() { return {}; }
 
@@ -91,14 +91,15 @@ struct Operation {
     std::string node;
     RaceMark mark;
     RaceLabel label; // identifies the operation in reports; the client sets it
-    // The kernel before whose end this one may begin, or null.
+    // The previous kernel, if this kernel may begin before it ends; else null.
     std::shared_ptr<Operation> predecessor;
-    // For the race detector: what this kernel does before it waits for the one before it. This part
+    // For the race detector: what this kernel does before it waits for its predecessor. This part
     // is in no queue.
     std::shared_ptr<Operation> early;
     bool is_early = false;
-    unsigned chain = 0; // how many kernels before this one may all be unfinished when it begins
-    // What an early part is ordered after if the predecessor has not waited for its own one.
+    unsigned chain = 0; // how many earlier kernels may all be unfinished when this one begins
+    // What an early part is ordered after if the predecessor has not waited for its own
+    // predecessor.
     RaceClockPtr before_ahead;
     std::function<bool()> condition;
     std::function<void()> action;
@@ -108,14 +109,16 @@ struct Operation {
     // program has already freed. They are destroyed with the state lock held.
     std::vector<std::shared_ptr<void>> kept;
     Clock::time_point finished;
-    // Under the schedule `replay` (see work/steps.h): the run that the operation was submitted in,
-    // one more than the host's last step before, and one more than the operation's own step.
+    // Under the schedule `replay` (see work/steps.h): `run` is the run in which the operation was
+    // submitted, `behind` is one more than the host's last step before, and `step` is one more than
+    // the operation's own step.
     uint64_t run = 0;
     size_t behind = 0, step = 0;
     std::string place; // the line of the program, if the client has no words for the operation
     bool let_next_begin = false; // it has paused because it lets the next kernel begin
-    size_t first_pause = 0;      // one more than the step with which it did so
-    bool has_waited = false;     // it has paused because it waits for the kernel before it
+    // One more than the step after which it paused for this reason first.
+    size_t first_pause = 0;
+    bool has_waited = false; // it has paused because it waits for its predecessor
 
     bool done() const { return progress == Progress::Done; }
     // Returns true for records of events and for waits, which do nothing but order other work.

@@ -11,8 +11,9 @@ namespace {
 
 using explore::Step;
 
-// Notes memory of which uses by the host cannot be seen (see memory/host_uses.h). A client that
-// labels its operations refuses such uses of their memory itself.
+// Notes these ranges if the driver cannot see how the host uses their memory (see
+// memory/host_uses.h). A client that labels its operations refuses such uses of their memory
+// itself.
 void note_unseen(const Operation &operation, const std::vector<Range> &used) {
     bool watching = HostUses::watching();
     if (!watching && operation.label.known())
@@ -188,7 +189,7 @@ void Steps::add_order(List &after, const Operation &operation) const {
     if (in_run(operation) && operation.behind)
         after.push_back(operation.behind - 1);
     bool early = operation.chain && !operation.has_waited;
-    // The kernel before it has let it begin, or has ended.
+    // Its predecessor has let it begin, or has ended.
     if (early) {
         const Operation &kernel = *operation.predecessor;
         if (size_t step = kernel.first_pause ? kernel.first_pause : kernel.step)
@@ -276,7 +277,7 @@ void Steps::ran(Operation &operation, const Outcome *outcome) {
     add_outcome(touched, operation, foreseen);
     if (outcome)
         add_outcome(touched, operation, *outcome);
-    // What a kernel of a chain has used before it waited belongs to an earlier step.
+    // What a kernel of a chain used before it waited belongs to an earlier step.
     if (outcome && !operation.chain)
         add_early(touched, *outcome);
     size_t index = state().chooser.made(std::move(step));
@@ -297,7 +298,7 @@ void Steps::look(Step step) {
     add_ordered(step.after, known_);
     size_t index = state().chooser.made(std::move(step));
     looks_ = index + 1;
-    // Finding the line takes longer than many a run, so the runs of a search do without.
+    // Finding the line takes longer than many runs, so the runs of a search do not look for it.
     bool placed = places() || (!state().planned && !in_callback);
     if (in_call && placed && !state().chooser.run().stopped)
         unplaced_looks_.push_back(index);

@@ -15,7 +15,7 @@ struct Allocation;
 // called with the state lock held.
 class Steps {
   public:
-    // Numbers of the first objects of a run. Steps name objects by how many came before them.
+    // Numbers of the first objects of a run. A step names an object by its number in the run.
     struct First {
         uint64_t operation = 0, allocation = 0, condition = 0;
     };
@@ -24,8 +24,8 @@ class Steps {
     void start(const First &first);
     // The stream as an actor. Its number depends only on the steps before.
     explore::Actor actor_of(Stream &stream) const;
-    // Who makes the steps of the operation: its stream, or for kernels that may begin before the
-    // kernel before them has ended, another actor.
+    // The actor that makes the steps of the operation: its stream, or a separate actor for a kernel
+    // that may begin before the previous kernel has ended.
     explore::Actor actor_of(const Operation &operation) const;
     // One more than the index of the next step.
     size_t next() const;
@@ -55,7 +55,7 @@ class Steps {
   private:
     using List = std::vector<size_t>;
 
-    // The last step of each slot of a clock up to a tick.
+    // For a slot of a clock: the steps of its operations, by tick.
     struct OfSlot {
         std::vector<std::pair<uint64_t, size_t>> steps; // tick and step, growing
     };
@@ -78,7 +78,7 @@ class Steps {
     // Memory of the run that has been freed, by its address: bytes and number.
     std::map<uintptr_t, std::pair<size_t, uint64_t>> freed_;
     // What the host knows by its waits and queries. The race detector's clock of the host also has
-    // what the host may have seen otherwise, which is a matter of the order.
+    // what the host may have learned in other ways, which depends on the order of the run.
     RaceClock known_;
     size_t looks_ = 0; // one more than the index of the host's last step
     std::unordered_map<size_t, OfSlot> slots_;

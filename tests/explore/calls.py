@@ -192,7 +192,7 @@ def ordered_program(seed):
 
 
 def without_waits(calls):
-    """Yield the calls without one of their waits, for each of these."""
+    """For each wait, yield the calls without this wait."""
     for at, call in enumerate(calls):
         if call[0] == "wait":
             yield calls[:at] + calls[at + 1 :]

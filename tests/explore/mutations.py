@@ -2,9 +2,9 @@
 
     python tests/explore/mutations.py [name ...]
 
-Each of MUTATIONS is (name, file, old text, new text). The old text occurs once in the file. The
-software driver is built with the mutation, and runs the comparisons of all orders with those that
-the search takes.
+Each of MUTATIONS is (name, file, old text, new text). The old text occurs once in the file. For
+each mutation, the software driver is built with it, and the comparisons of all orders with the
+orders of the search run again.
 """
 
 import os

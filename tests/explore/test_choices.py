@@ -1,4 +1,4 @@
-"""What the driver chooses besides which stream goes on: it is explored, too.
+"""Choices of the driver other than which stream goes on next are explored, too.
 
 Each program is compared with all of its orders without reduction.
 """
@@ -52,7 +52,7 @@ def compared(program, runs=None):
 
 
 class Driver(Calls):
-    """Two streams, and buffers of four bytes of which each has the same value."""
+    """Two streams, and buffers of four bytes. All bytes of a buffer have the same value."""
 
     def __init__(self, work, buffers=4):
         super().__init__([])
@@ -372,7 +372,9 @@ SHARING = """.version 7.8
 
 @pytest.mark.parametrize("name", ["prints", "allocates", "exchanges"])
 def test_kernels_that_share(cuda_device, capfd, name):
-    """Their output, the memory of which malloc takes, and atomic accesses: two orders."""
+    """Two kernels that share the output of printf, the memory of malloc, or a word that both change
+    atomically: there are two orders.
+    """
     kernel = cu.Module(SHARING)[name]
 
     def program():

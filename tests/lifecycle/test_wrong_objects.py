@@ -57,7 +57,7 @@ def test_fast_paths_check_the_object():
 
 
 def test_ways_to_call_a_method(driver):
-    """Each one checks the object, and passes the arguments."""
+    """Each way to call the method checks the object, and passes the arguments."""
     buffer, stream = cu.LockedBuffer.zeros(4), cu.Stream()
     buffer.fill(1)
     cu.Buffer.fill(buffer, value=2)

@@ -192,7 +192,7 @@ class Buffer:
 
     @property
     def gone(self):
-        """Whether some bytes of this buffer are behind the end of memory that has shrunk."""
+        """Whether some bytes of this buffer are past the end of memory that has shrunk."""
         end = self.memory.model.end
         return end is not None and self.nbytes > 0 and self.stop > end
 

@@ -49,7 +49,7 @@ def in_cython(text):
 
 @cache
 def functions(tree):
-    """Return where each function is: by its name, and by "module.name", (path, begin, end)."""
+    """Map the names of functions, and also "module.name", to their places: (path, begin, end)."""
     places = {}
     for folder in FOLDERS:
         for path in sorted(Path(tree).glob(f"{folder}/*")):

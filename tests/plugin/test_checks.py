@@ -359,7 +359,7 @@ def test_a_fault_that_a_test_has_not_noticed_is_an_error_of_that_test(run):
 
 
 def test_an_overrun_inside_of_pooled_memory_is_found_without_pools(run):
-    """Without pools, an access behind the end of a buffer is a fault.
+    """Without pools, an access past the end of a buffer is a fault.
 
     The block of a pool is larger than the buffer, so with pools nobody notices.
     """

@@ -81,7 +81,7 @@ def test_an_empty_buffer_takes_nothing(pools):
 def test_the_first_of_a_size_has_no_byte_too_many(pools):
     """The first allocation of a size has exactly this size.
 
-    So a driver that checks bounds finds accesses behind the end of the buffer.
+    So a driver that checks bounds finds accesses past the end of the buffer.
     """
     buffer = cu.DeviceBuffer(100_003)
     assert pools.device.stats.used_bytes == 100_003

@@ -1396,7 +1396,8 @@ class Tree:
     def __init__(self, folder, jobs):
         self.folder = folder
         self.compiler = os.environ.get("CXX", "g++").split()
-        # The first header: in the build, the folder is one file, which begins with it.
+        # The build compiles the folder as one file, in which this header comes first, so it is
+        # included first here, too.
         self.flags = [*setup.CXX_FLAGS, "-O1", "-fPIC", "-w", "-include", "base/cuda_api.h"]
         self.flags += ["-isystem", str(cuda_header.find_cuda_header().folder)]
         self.flags += ["-isystem", sysconfig.get_path("include")]

@@ -35,8 +35,8 @@ TEXT = """.version 8.4
     ret;
 }}
 """
-# The numbers that an item can have. With the first one in all items, each of the others gives
-# another result wherever the item matters.
+# The numbers that an item can have. If all items are the first number, replacing one item by any of
+# the other numbers changes the result, provided the result depends on this item.
 NUMBERS = {
     "f16": np.array([1, 2, 3], "f2"),
     "bf16": np.array([0x3F80, 0x4000, 0x4040], "u2"),

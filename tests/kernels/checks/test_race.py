@@ -435,7 +435,7 @@ def test_what_another_thread_has_told(cuda_device, write, expected):
 def test_a_ticket(cuda_device, fences):
     """The block that comes last reads what all blocks have written, and resets the ticket.
 
-    By the ticket that it got, it has seen the tickets of the others, even without fences.
+    By its atomic on the ticket, it has seen the tickets of the other blocks, even without fences.
     """
     release, acquire = FENCE if fences & 1 else "", FENCE if fences & 2 else ""
     found = run(
@@ -490,7 +490,7 @@ def test_between_blocks(cuda_device, case):
 
 @pytest.mark.parametrize("fences", [True, False])
 def test_what_a_flag_has_shown(cuda_device, fences):
-    """Whoever has seen a flag is behind the write of the flag, even without fences."""
+    """A thread that saw the flag is ordered after the write of the flag, even without fences."""
     fence = FENCE if fences else ""
     found = run(
         f"""setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra wait;
@@ -505,7 +505,7 @@ def test_what_a_flag_has_shown(cuda_device, fences):
 
 @pytest.mark.parametrize("update", ["red.global.add.u32 [word], 1;", "red.add.u32 [%rd5], 1;"])
 def test_an_atomic_whose_result_nobody_uses_learns_nothing(cuda_device, update):
-    """Also if another lane updates shared memory at the same time."""
+    """The same is true if another lane updates shared memory at the same time."""
     found = run(
         f"""setp.gt.u32 %p1, %r1, 1; @%p1 bra done; setp.eq.u32 %p4, %r1, 0;
         cvt.u64.u32 %rd5, %r3; cvta.shared.u64 %rd5, %rd5; mov.u64 %rd6, word;
@@ -532,7 +532,7 @@ def test_who_has_seen_a_write_of_a_smaller_scope(cuda_device, scope, expected):
 
 
 def test_a_read_of_one_block_does_not_stand_for_another(cuda_device):
-    """The block that writes has also read, and only the read of the other block races."""
+    """The writing block has also read, but only the read of the other block races."""
     found = run(
         """setp.eq.u32 %p2, %r2, 1; @%p2 bra other; ld.global.u32 %r5, [%rd3];
         wait: ld.volatile.global.u32 %r5, [word]; setp.eq.u32 %p3, %r5, 0; @%p3 bra wait;
@@ -547,7 +547,9 @@ def test_a_read_of_one_block_does_not_stand_for_another(cuda_device):
 @pytest.mark.parametrize("use", ["", "st.shared.u32 [%r9], %r5;"])
 @pytest.mark.parametrize("block", [0, 1])
 def test_an_atomic_of_a_smaller_scope(cuda_device, block, use):
-    """It races with an atomic of another block, also if the same thread goes on with others."""
+    """An atomic of block scope races with an atomic of another block, even if the same thread then
+    uses atomics of a wider scope.
+    """
     found = run(
         f"""setp.eq.u32 %p1, %r2, {block}; @%p1 red.cta.global.add.u32 [%rd1], 1;
         atom.global.add.u32 %r5, [%rd1], 1; {use}""",
@@ -558,13 +560,15 @@ def test_an_atomic_of_a_smaller_scope(cuda_device, block, use):
 
 
 def test_rows_of_atomics_of_a_smaller_scope(cuda_device):
-    """Also if the blocks communicate, and each lane updates a word."""
+    """The same, with blocks that communicate, and with one word for each lane."""
     found = run("ld.volatile.global.u32 %r6, [word]; red.cta.global.add.u32 [%rd3], 1;", blocks=2)
     assert modes(found) == ["atomic atomic"]
 
 
 def test_strong_reads_do_not_stand_for_a_weak_one(cuda_device):
-    """Reads by other blocks stand for later ones, but only if these race with no more."""
+    """Kept reads by other blocks replace a later read only if the later read races with nothing
+    else.
+    """
     found = run(
         """setp.eq.u32 %p1, %r2, 0; @%p1 bra zero; setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
         ld.volatile.global.u32 %r5, [%rd1]; atom.global.add.u32 %r5, [word], 1; bra done;
@@ -579,7 +583,7 @@ def test_strong_reads_do_not_stand_for_a_weak_one(cuda_device):
 
 
 def test_what_a_block_has_learned(cuda_device):
-    """A thread passes on, inside of its block, what it has learned from another block."""
+    """A thread passes on to other threads of its block what it has learned from another block."""
     found = run(
         f"""setp.eq.u32 %p1, %r2, 1; @%p1 bra one; setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
         st.global.u32 [%rd1], 7; {FENCE} {SET} bra done;
@@ -594,7 +598,7 @@ def test_what_a_block_has_learned(cuda_device):
 
 
 def test_each_lane_has_its_own_place(cuda_device):
-    """The report names the place of the thread that it names."""
+    """The report's place belongs to the thread that the report names."""
     (hazard,) = run(
         """setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1;
         .loc 1 1 0

@@ -153,8 +153,8 @@ class Program:
         elif self.random.random() < 0.15:
             return Event(kind, thread, shared, start, size, count)  # weak
         scope = self.random.choice(SCOPES) if self.random.random() < 0.4 else "gpu"
-        # For the check, the elements of an access are one: it does not know that an element may
-        # come before another one that acquires, or after another one that releases.
+        # The check treats the elements of an access as one access: it does not know that an element
+        # may come before another element that acquires, or after another element that releases.
         acquires = kind != WRITE and count == 1 and self.random.random() < 0.1
         releases = kind != READ and count == 1 and self.random.random() < 0.1
         return Event(kind, thread, shared, start, size, count, True, scope, acquires, releases)

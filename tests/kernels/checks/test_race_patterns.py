@@ -87,8 +87,8 @@ def drawn(random):
 
 def racy_bytes(phases):
     """The bytes with two accesses that nothing orders, at least one of them a write."""
-    # For each byte, the accesses since the last barrier of the block: the thread, how often its
-    # warp had met, and whether it writes.
+    # For each byte, the accesses since the last barrier of the block. An access is the thread, how
+    # often its warp had met by then, and whether it writes.
     since = collections.defaultdict(set)
     racy = set()
     met = 0

@@ -252,7 +252,7 @@ def test_a_loop_of_copies(cuda_device):
 
 
 def test_a_loop_without_an_order(cuda_device):
-    """The reader does not tell the writer that it has read, nor that the last copy is over."""
+    """The reader tells the writer neither that it has read nor that the last copy is complete."""
     release = RELEASE.replace("arrive", "arrive.relaxed.cta")
     found = run(LOOP.format(empty=EMPTY, full=FULL, release=release))
     assert modes(found) == [

@@ -20,7 +20,7 @@ pytestmark = [
 BLOCKS, THREADS = 40, 64
 AREA = 8192  # bytes, which all accesses are in
 TYPES = {1: "u8", 4: "u32", 16: "v4.u32"}
-# A launch uses several threads only if its blocks have something to do.
+# A launch uses several threads only if its blocks have enough work.
 WORK = """
     mov.u32 %r30, 0;
     again: add.u32 %r30, %r30, 1; setp.lt.u32 %p7, %r30, 100; @%p7 bra again;
@@ -130,7 +130,9 @@ def races(phases):
 
 
 def is_write_in_a_block(hazard):
-    """Whether a race of two writes is benign then depends on what other blocks write there."""
+    """Return whether both accesses of a race are writes by one block. Other blocks may write there,
+    too, so whether such a race is benign depends on them.
+    """
     first, second = hazard.first, hazard.second
     return first.mode == second.mode == "write" and first.block == second.block
 

@@ -271,7 +271,9 @@ def test_an_mbarrier(cuda_device):
 
 @pytest.mark.parametrize("case", MBARRIERS)
 def test_misused_mbarriers(cuda_device, case):
-    """The launch ends as without the check. The check also finds what only looks like one."""
+    """The launch ends in the same way as without the check.
+    The check also reports a word that only looks like an mbarrier.
+    """
     body, expected = MBARRIERS[case]
     looks_right = case == "what looks like one"
     found, fault = (check(body), None) if looks_right else fails(body, checks="sync")
@@ -394,7 +396,7 @@ def test_settings(cuda_device):
 
 
 def test_what_follows_is_not_reported(cuda_device):
-    """After lanes have gone different ways, a warp does everything else wrongly, too."""
+    """After lanes have diverged wrongly, everything else that the warp does is wrong, too."""
     body = f"""{LOW} bar.warp.sync -1; high: {DOWN.format(mask=HALF)} {STORE}
         {DOWN.format(mask=ALL)} bar.sync 0; {STORE}"""
     found, _ = fails(body, threads=32, checks="sync")

@@ -33,7 +33,7 @@ def places(matrix: str, item: str, m: int, k: int) -> tuple[np.ndarray, np.ndarr
         return group + 8 * (number // 2), 2 * member + number % 2
     if matrix == "b":
         return member * count + i + 4 * count * reg, group + 0 * (reg + i)
-    upper = m // 8  # number of registers that differ in the row only
+    upper = m // 8  # this many registers differ only in the row
     return group + 8 * (reg % upper) + 0 * i, member * count + i + 4 * count * (reg // upper)
 
 
