@@ -458,7 +458,7 @@ def _early_access(code: list[tuple[str, str]]) -> str | None:
             continue
         seen.add(index)
         statement = code[index][1].strip()
-        following = _following(statement, places)
+        following = _runs_after(statement, places)
         if following is None:
             return " ".join(statement.split())
         goes_on, targets = following
@@ -468,7 +468,7 @@ def _early_access(code: list[tuple[str, str]]) -> str | None:
     return None
 
 
-def _following(statement: str, places: dict[str, list[int]]) -> tuple[bool, list[int]] | None:
+def _runs_after(statement: str, places: dict[str, list[int]]) -> tuple[bool, list[int]] | None:
     """Return what runs after a statement: whether the next one does, and the targets of a branch.
 
     Returns None if the statement may access memory, or if it is not known what follows.
