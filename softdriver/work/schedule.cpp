@@ -358,6 +358,8 @@ void Scheduler::drop(const std::function<bool(const Stream &)> &chosen) {
                 else
                     dropped.push_back(operation);
             }
+    if (state().chooser.replays())
+        state().steps.dropped(dropped);
     for (const auto &operation : dropped) {
         complete(*operation);
         state().races.dropped(operation);

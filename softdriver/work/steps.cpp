@@ -280,10 +280,27 @@ void Steps::ran(Operation &operation, const Outcome *outcome) {
     // What a kernel of a chain used before it waited belongs to an earlier step.
     if (outcome && !operation.chain)
         add_early(touched, *outcome);
+    made(operation, std::move(step));
+}
+
+void Steps::made(Operation &operation, Step step) {
     size_t index = state().chooser.made(std::move(step));
     operation.step = index + 1;
     if (operation.mark.track)
         slots_[operation.mark.track->slot].steps.emplace_back(operation.mark.tick, index);
+}
+
+void Steps::dropped(std::vector<OperationPtr> operations) {
+    std::sort(operations.begin(), operations.end(),
+              [](auto &one, auto &other) { return one->number < other->number; });
+    for (const OperationPtr &operation : operations) {
+        if (operation->step && !operation->pieces)
+            continue; // the one that has failed
+        Step step = step_of(*operation);
+        const Device &device = *operation->stream->owner->device;
+        step.touched.reads.push_back(explore::mark_of_device(device.ordinal));
+        made(*operation, std::move(step));
+    }
 }
 
 void Steps::learned(const RaceMark &operation, bool itself) {

@@ -34,6 +34,8 @@ class Steps {
     void removed(const Allocation &allocation);
     // Records that an operation has run. `outcome` has the ranges of a kernel, or is null.
     void ran(Operation &operation, const Outcome *outcome);
+    // Records operations that an error has dropped: in another order they run before it.
+    void dropped(std::vector<OperationPtr> operations);
     // Records that an operation has run up to a place where other work may come.
     void paused(Operation &operation);
     // Records that the host goes on after it has waited for these operations, or has asked whether
@@ -70,6 +72,7 @@ class Steps {
                      const Outcome &outcome) const;
     void add_early(explore::Footprint &touched, const Outcome &outcome) const;
     bool places() const;
+    void made(Operation &operation, explore::Step step);
     explore::Step step_of(const Operation &operation) const;
     void add_order(List &after, const Operation &operation) const;
     void look(explore::Step step);

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cudadrv as cu
+from cudadrv import testing
 from tests.conformance.structures import ANY_ORDER, STREAM_ORDER, CopyAttributes
 from tests.conformance.test_copy_batches import batch
 from tests.conformance.test_dependent_launches import TEXT, Attribute, Config
@@ -393,6 +394,54 @@ def test_kernels_that_share(cuda_device, capfd, name):
             return int(found[0])
 
     assert len(compared(program, runs=2)) == (2 if name == "exchanges" else 1)
+
+
+def test_a_kernel_that_fails(cuda_device):
+    """Other work comes before it, or does not run at all."""
+    seen = []
+    function = FUNCTION(lambda _: seen.append(1))
+    driver = Calls([]).driver
+
+    def program():
+        seen.clear()
+        streams = [cu.Stream() for _ in range(2)]
+        kernel = cu.Module(SHARING)["exchanges"]
+        with cu.ordering("unchecked"):
+            kernel.launch(1, 1, ctypes.c_uint64(16), np.uint32(1), stream=streams[0])
+            driver.cuLaunchHostFunc(ctypes.c_void_p(streams[1].handle), function, None)
+            with pytest.raises(cu.ContextLostError):
+                streams[0].synchronize()
+        testing.reset_device()
+        return tuple(seen)
+
+    assert compared(program, runs=2) == {(), (1,)}
+
+
+def test_the_programs_own_memory_may_be_elsewhere_in_each_run(cuda_device):
+    places = []
+
+    def work(driver):
+        found = (ctypes.c_ubyte * BYTES)()
+        places.append(found)  # so the next run has another one
+        driver._call("cuMemcpyDtoH_v2", found, driver.buffers[0], BYTES)
+        for stream in range(2):
+            driver.fill(stream, 1, stream)
+
+    assert compared(Driver(work, buffers=2), runs=2) == {(0, 0), (0, 1)}
+    assert len(set(map(ctypes.addressof, places))) == len(places)
+
+
+def test_a_wait_for_work_that_is_done_orders_what_comes_behind(cuda_device):
+    """The first stream is idle when the host waits for it, if it waited for the other one first."""
+
+    def work(driver):
+        driver.fill(0, 0, 1)
+        driver.fill(1, 1, 2)
+        for stream in (1, 0):
+            driver._call("cuStreamSynchronize", driver.streams[stream])
+        driver.fill(1, 0, 3)
+
+    assert compared(Driver(work, buffers=2), runs=1) == {(3, 2)}
 
 
 def test_a_kernel_that_lets_the_next_begin_is_two_steps(cuda_device):

@@ -1,9 +1,11 @@
 """What is not explored: the result says so, and why."""
 
 import ctypes
+import mmap
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import cudadrv as cu
@@ -38,20 +40,49 @@ def limits_of(program):
 
 
 def test_a_long_kernel(cuda_device):
-    """It may wait for other work, so what runs beside it is not all that could."""
+    """It may wait for other work, so what runs beside it is not all that could.
+
+    What it uses is not known before it ends, so its order matters for everything.
+    """
     kernel = cu.Module(LOOP)["loops"]
 
-    def runs(turns):
+    def both(turns):
         def program():
-            with cu.Stream() as stream, cu.DeviceBuffer.zeros(1, "u4") as word:
-                kernel.launch(1, 1, word, ctypes.c_uint32(turns), stream=stream)
-                stream.synchronize()
-            return ()
+            with cu.ordering("unchecked"), cu.DeviceBuffer.zeros(1, "u4", pooled=False) as word:
+                one, other = cu.Stream(), cu.Stream()
+                kernel.launch(1, 1, word, np.uint32(turns), stream=one)
+                word.fill_async(7, other)
+                one.synchronize()
+                other.synchronize()
+                found = np.empty(1, "u4")
+                word.copy_to(found)
+                one.close()
+                other.close()
+            return int(found[0])
 
-        return limits_of(program)
+        return run_all(program, most=20)
 
-    assert runs(10) == ()
-    assert runs(48_000_000) == ("a kernel runs long, or waits for other work",)
+    found = both(10)
+    assert (found.results, found.limits) == ({7, 10}, ())
+    found = both(7_000_000)
+    assert found.results == {7, 7_000_000}
+    assert found.limits == ("a kernel runs long, or waits for other work",)
+
+
+def test_registered_memory_of_another_library(cuda_device):
+    """Early uses of it by the host are not seen."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    word = (ctypes.c_ubyte * 4).from_buffer(memory)
+    address = ctypes.c_uint64(ctypes.addressof(word))
+
+    def work(driver):
+        driver._call("cuMemHostRegister_v2", address, ctypes.c_size_t(mmap.PAGESIZE), 0)
+        driver._call("cuMemcpyAsync", address, driver.buffers[0], 4, driver.streams[0])
+        driver._call("cuStreamSynchronize", driver.streams[0])
+        driver._call("cuMemHostUnregister", address)
+
+    (limit,) = limits_of(Driver(work, buffers=1))
+    assert limit.endswith("if cudadrv and another library use the driver in one process")
 
 
 def test_a_host_function_that_waits_for_the_host(cuda_device):
