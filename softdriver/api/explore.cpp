@@ -54,15 +54,41 @@ std::string json_of(const explore::Run &run) {
            ", \"failure\": " + quoted(run.failure) + "}";
 }
 
-// Learns from a run that followed the plan. Returns the answer of cudadrvSoftExploreEnd.
-std::string learn(const explore::Run &run) {
+std::string words_for(const explore::Step &step) {
+    if (!step.what.empty())
+        return step.what;
+    return step.actor == explore::host ? step.name : step.name + " on " + step.stream;
+}
+
+// Says how a run differed from an earlier one. Releases the lock while the client names the steps.
+std::string told_of(explore::Search::Misfit misfit, Lock &lock) {
+    if (!misfit.step)
+        return misfit.script;
+    cudadrvSoftWords client = state().words;
+    lock.unlock();
+    for (explore::Step *step : {&misfit.was, &misfit.is})
+        name_operation(client, step->label, step->what);
+    acquire(lock);
+    std::string was = words_for(misfit.was);
+    std::string is = misfit.is.name.empty() ? "the end" : words_for(misfit.is);
+    if (was == is)
+        is = "the same with other memory, or beside other work,";
+    return "step " + std::to_string(misfit.step) + " was " + was + ", and is " + is +
+           " in a run with the same choices";
+}
+
+// Learns from a run that followed the plan. Returns the answer of cudadrvSoftExploreEnd. Releases
+// the lock if the run did not fit.
+std::string learn(const explore::Run &run, Lock &lock) {
     State &driver = state();
     bool more = true;
     if (driver.planned) {
         driver.search.add(run);
         more = driver.search.next(driver.plan);
     }
-    const std::string &misfit = driver.planned ? driver.search.misfit() : run.misfit;
+    std::string misfit = run.misfit;
+    if (driver.planned && driver.search.misfit())
+        misfit = told_of(*driver.search.misfit(), lock);
     return "{\"script\": " + quoted(text_of(run.choices)) +
            ", \"more\": " + (more ? "true" : "false") +
            ", \"runs\": " + std::to_string(driver.search.runs()) +
@@ -123,7 +149,7 @@ extern "C" const char *cudadrvSoftExploreEnd(void) {
     State &driver = state();
     driver.scheduler.drain(lock);
     name_races(lock);
-    text = learn(driver.chooser.take());
+    text = learn(driver.chooser.take(), lock);
     return text.c_str();
 }
 
@@ -145,7 +171,7 @@ extern "C" const char *cudadrvSoftExploreLearn(const char *text) {
     if (!explore::parse_run(text, run))
         return nullptr;
     Lock lock(state().mutex);
-    answer = learn(run);
+    answer = learn(run, lock);
     return answer.c_str();
 }
 

@@ -25,7 +25,7 @@ std::vector<Sleeper> Search::sleepers_after(const Node &node) {
     std::vector<Sleeper> left;
     for (const auto *list : {&node.sleepers, &node.explored})
         for (const Sleeper &sleeper : *list)
-            if (sleeper.actor != node.chosen && !sleeper.next.conflicts(node.touched))
+            if (sleeper.actor != node.chosen && !sleeper.next.conflicts(node.made.touched))
                 left.push_back(sleeper);
     return left;
 }
@@ -42,22 +42,18 @@ bool Search::follow(const Run &run) {
         const Node &node = nodes_[i];
         bool same = i < run.steps.size() && run.steps[i].options == node.options &&
                     run.steps[i].actor == node.chosen &&
-                    (i == branch_ ||
-                     (run.steps[i].name == node.name && run.steps[i].touched == node.touched));
+                    (i == branch_ || (run.steps[i].name == node.made.name &&
+                                      run.steps[i].touched == node.made.touched));
         if (same)
             continue;
-        std::string now = i < run.steps.size() ? run.steps[i].name : "the end";
-        misfit_ = "step " + std::to_string(i + 1) + " was " + node.name + ", and is " + now +
-                  " in a run with the same choices";
+        misfit_ = {"", i + 1, node.made, i < run.steps.size() ? run.steps[i] : Step{}};
         return false;
     }
-    if (kept) {
-        nodes_[branch_].touched = run.steps[branch_].touched;
-        nodes_[branch_].name = run.steps[branch_].name;
-    }
+    if (kept)
+        nodes_[branch_].made = run.steps[branch_];
     for (size_t i = kept; i < run.fresh; i++) {
         const Step &step = run.steps[i];
-        Node node{step.options, step.actor, step.touched, step.name, {}, {}, {}};
+        Node node{step.options, step.actor, step, {}, {}, {}};
         if (!everything_ && i)
             node.sleepers = sleepers_after(nodes_.back());
         if (everything_)
@@ -70,14 +66,16 @@ bool Search::follow(const Run &run) {
 void Search::add(const Run &run) {
     limits_.insert(run.limits.begin(), run.limits.end());
     (run.stopped || run.fresh == run.steps.size() ? runs_ : redundant_)++;
-    if (!run.misfit.empty())
-        misfit_ = run.misfit;
     if (run.fresh > most_steps) {
         limits_.insert("the test has more than " + std::to_string(most_steps) + " steps");
         nodes_.clear();
         return;
     }
-    if (misfit_.empty() && follow(run) && !everything_)
+    if (misfit_ || !follow(run))
+        return;
+    if (!run.misfit.empty())
+        misfit_ = Misfit{run.misfit, 0, {}, {}};
+    else if (!everything_)
         look_for_conflicts(run);
 }
 
@@ -159,7 +157,7 @@ void Search::reverse(const Run &run, const std::vector<Order> &orders, size_t fi
 }
 
 bool Search::next(Plan &plan) {
-    if (!misfit_.empty())
+    if (misfit_)
         return false;
     while (!nodes_.empty()) {
         Node &node = nodes_.back();
@@ -170,7 +168,7 @@ bool Search::next(Plan &plan) {
             nodes_.pop_back();
             continue;
         }
-        node.explored.push_back({node.chosen, node.touched.in_any_run()});
+        node.explored.push_back({node.chosen, node.made.touched.in_any_run()});
         node.chosen = *wanted;
         node.todo.erase(wanted);
         branch_ = nodes_.size() - 1;

@@ -3,6 +3,7 @@
 #include "explore/chooser.h"
 
 #include <cstdint>
+#include <optional>
 #include <set>
 
 namespace soft::explore {
@@ -21,6 +22,13 @@ class Search {
         uint64_t seed = 0; // of random choices behind the script, or 0
     };
 
+    // How a run differed from an earlier one with the same choices.
+    struct Misfit {
+        std::string script; // how the run did not fit its script, if there is no such step
+        size_t step = 0;    // one more than the index of the first step that differed
+        Step was, is;       // `is` has no name if the run had ended
+    };
+
     // With `everything`, all orders are explored, equivalent ones, too. Tests compare the two.
     explicit Search(bool everything = false) : everything_(everything) {}
 
@@ -31,7 +39,7 @@ class Search {
 
     uint64_t runs() const { return runs_; }           // runs that were different from all before
     uint64_t redundant() const { return redundant_; } // the others
-    const std::string &misfit() const { return misfit_; }
+    const std::optional<Misfit> &misfit() const { return misfit_; }
     const std::set<std::string> &limits() const { return limits_; }
 
   private:
@@ -39,8 +47,7 @@ class Search {
     struct Node {
         std::vector<Actor> options;
         Actor chosen;
-        Footprint touched; // by the step of `chosen`
-        std::string name;  // of that step
+        Step made; // by `chosen`
         std::vector<Sleeper> explored, sleepers;
         std::set<Actor> todo;
 
@@ -58,7 +65,7 @@ class Search {
     std::vector<Node> nodes_;
     size_t branch_ = 0; // the node at which the planned run differs from the one before
     uint64_t runs_ = 0, redundant_ = 0;
-    std::string misfit_;
+    std::optional<Misfit> misfit_;
     std::set<std::string> limits_;
 };
 

@@ -125,13 +125,13 @@ MUTATIONS = [
     (
         "a sleeper never wakes",
         SEARCH,
-        "sleeper.actor != node.chosen && !sleeper.next.conflicts(node.touched)",
+        "sleeper.actor != node.chosen && !sleeper.next.conflicts(node.made.touched)",
         "sleeper.actor != node.chosen",
     ),
     (
         "nobody sleeps",
         SEARCH,
-        "        node.explored.push_back({node.chosen, node.touched.in_any_run()});\n",
+        "        node.explored.push_back({node.chosen, node.made.touched.in_any_run()});\n",
         "        node.explored.push_back({node.chosen, {{}, {{0, ~size_t(0)}}}});\n",
     ),
 ]
@@ -183,7 +183,10 @@ def first_failure(driver):
     lines = done.stdout.splitlines()
     if broken := [line for line in lines if line.startswith("ERROR")]:
         raise RuntimeError(f"the tests do not run: {broken[0]}")
-    return next((line for line in lines if line.startswith("FAILED")), None)
+    failed = next((line for line in lines if line.startswith("FAILED")), None)
+    if failed is None and done.returncode:
+        raise RuntimeError(f"pytest ended with status {done.returncode}:\n{done.stdout[-2000:]}")
+    return failed
 
 
 def main(names):

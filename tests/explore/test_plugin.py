@@ -163,7 +163,29 @@ def test_grows(cuda_checked):
 """
     result = run(text, "--cuda-schedule=explore", "-k", "grows")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the test cannot be repeated: step *"])
+    result.stdout.fnmatch_lines(
+        [
+            "*the test cannot be repeated: step * was *, queued at *.py:*,"
+            " and is *, queued at *.py:* in a run with the same choices*"
+        ]
+    )
+
+
+def test_a_test_that_ends_earlier(run):
+    text = """
+import itertools
+calls = itertools.count()
+
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked):
+    if next(calls) < 2:
+        both((1, 2))
+"""
+    result = run(text, "--cuda-schedule=explore")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*the test cannot be repeated: step * was fill on *, queued at *.py:*, and is the host*"]
+    )
 
 
 def test_several_threads(run):
