@@ -1,7 +1,8 @@
 """Copies between buffers."""
 
+from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr, CUevent, CUresult, CUstream, likely
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, pointer_of
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
@@ -28,6 +29,7 @@ cdef Region device_side_of(Region target, Region source)
 cdef Stream blocking_stream(Stream stream, Region region)
 cdef Token copy_async(int name, Region target, Region source, object stream, str method)
 cdef Stream current_stream(object stream, Region region, str method)
+cdef Stream stream_of_copy(Region target, Region source, object stream)
 cdef int check_pair(Region target, Region source) except -1
 cdef int refuse_no_stream(str method) except -1
 cdef int refuse_apart(Region target, Region source) except -1
@@ -39,3 +41,17 @@ cdef inline Stream required_stream(object stream, Region region, str method):
     if likely(isinstance(stream, Stream)):
         return <Stream>stream
     return current_stream(stream, region, method)
+
+
+cdef inline bint is_usual(Region target, Region source, Context context) noexcept:
+    """Fast path: whether a copy needs no further checks of its arguments, and copies something.
+
+    If one of them is a box, their shapes may still differ.
+    """
+    return target.memory is not None and source.memory is not None \
+        and target.memory.state is not source.memory.state \
+        and target.memory.context is context and source.memory.context is context \
+        and target.dtype is source.dtype and target.count == source.count and target.count \
+        and not target.memory.state.closed and not source.memory.state.closed \
+        and not target.moved and not source.moved \
+        and pointer_of(target) != pointer_of(source)

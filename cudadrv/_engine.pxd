@@ -64,6 +64,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_HELD
         OWN_CUT
         OWN_UNUSUAL
+        OWN_BY_ROWS
         OWN_HAS_DISCARDS
         OWN_IS_ATTACHED
 
@@ -97,6 +98,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t limited
         uint16_t unusual        # `closed` and `limited` at once
         uint8_t managed
+        uint32_t batch
         void *exports
     ctypedef struct own_stream
     ctypedef struct own_export:
@@ -150,6 +152,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t policy
         uint8_t effect
         uint8_t boxed
+        uint8_t number
         own_box box
         uint8_t *gone
     ctypedef struct own_conflict:

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_READ, OWN_STAYS, OWN_STRICT, own_access, own_box, own_bytes_of, own_meet,
+    OWN_BY_ROWS, OWN_READ, OWN_STAYS, OWN_STRICT, own_access, own_box, own_bytes_of, own_meet,
 )
 from cudadrv._memory cimport Memory, chosen_address
 from cudadrv._memory_kinds cimport MemoryKind
@@ -131,6 +131,7 @@ cdef inline void aim_at(Region region, own_access *access) noexcept:
     access.boxed = region.box is not NULL
     if unlikely(access.boxed):
         access.box = region.box[0]
+        access.number = OWN_BY_ROWS
 
 
 cdef inline size_t payload_of(Region region) noexcept:

@@ -139,13 +139,10 @@ static inline void own_drop_boxes_(own_memory *memory) {
     }
 }
 
-/* Returns a number that no epoch and no other access of the request has, or OWN_BY_ROWS. */
+/* Returns a number of a full table that no epoch and no other access of the request has, or
+ * OWN_BY_ROWS. */
 static inline uint32_t own_unused_box_(const own_engine *engine, const own_request *request,
                                        own_memory *memory) {
-    own_boxes *boxes = memory->limits->boxes;
-    if (boxes->count < OWN_BOXES) {
-        return ++boxes->count;
-    }
     own_drop_known_(engine, memory, 1);
     uint64_t used = own_boxes_used_(memory);
     for (uint32_t i = 0; i < request->count; i++) {
@@ -158,8 +155,33 @@ static inline uint32_t own_unused_box_(const own_engine *engine, const own_reque
     return unused ? (uint32_t)__builtin_ctzll(unused) + 1 : OWN_BY_ROWS;
 }
 
-/* Enters the box of an access into the table of its memory, and sets its number. Returns 0 if
- * malloc fails. */
+/* Enters the box of an access into the table of its memory, and sets its number. Returns 0 if there
+ * is no table, or if it is full. */
+static inline int own_enter_box_(own_access *access) {
+    own_boxes *boxes = access->memory->limits ? access->memory->limits->boxes : NULL;
+    uint32_t i = 0;
+    if (!boxes) {
+        return 0;
+    }
+    while (i < boxes->count && (boxes->each[i].start != access->start ||
+                                !own_box_same_(&boxes->each[i].box, &access->box))) {
+        i++;
+    }
+    if (i == OWN_BOXES) {
+        return 0;
+    }
+    if (i == boxes->count) {
+        boxes->each[i].start = access->start;
+        boxes->each[i].box = access->box;
+        boxes->count++;
+    }
+    access->memory->limited |= OWN_HAS_BOXES;
+    access->number = (uint8_t)(i + 1);
+    return 1;
+}
+
+/* Sets the number of the box of an access, and makes room in the table of its memory if necessary.
+ * Returns 0 if malloc fails. */
 static __attribute__((noinline)) int own_find_box_(const own_engine *engine,
                                                    const own_request *request, own_access *access) {
     own_memory *memory = access->memory;
@@ -173,13 +195,8 @@ static __attribute__((noinline)) int own_find_box_(const own_engine *engine,
         return 0;
     }
     own_boxes *boxes = memory->limits->boxes;
-    memory->limited |= OWN_HAS_BOXES;
-    for (uint32_t i = 0; i < boxes->count; i++) {
-        if (boxes->each[i].start == access->start &&
-            !memcmp(&boxes->each[i].box, &access->box, sizeof access->box)) {
-            access->number = (uint8_t)(i + 1);
-            return 1;
-        }
+    if (own_enter_box_(access)) {
+        return 1;
     }
     access->number = (uint8_t)own_unused_box_(engine, request, memory);
     if (access->number != OWN_BY_ROWS) {
@@ -189,8 +206,20 @@ static __attribute__((noinline)) int own_find_box_(const own_engine *engine,
     return 1;
 }
 
-/* Returns how many epochs the operation can add to a range of the memory: one for each mode in
- * which it uses this memory, and one for each box. */
+/* Returns how many epochs the operation can add to a range at most: one for each mode, and one for
+ * each mode of a box of the table. */
+static inline uint32_t own_most_uses_(const own_request *request) {
+    const own_access *access = request->accesses, *end = access + request->count;
+    uint32_t modes = 0, boxes = 0;
+    for (; access < end; access++) {
+        modes |= UINT32_C(1) << access->mode;
+        boxes += access->boxed;
+    }
+    const uint32_t different = (uint32_t)__builtin_popcount(modes);
+    return different + (boxes < OWN_BOXES * different ? boxes : OWN_BOXES * different);
+}
+
+/* As own_most_uses_, for the ranges of one memory. */
 static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
     const own_access *access = request->accesses, *end = access + request->count;
     uint32_t modes = 0, boxes = 0;
@@ -211,8 +240,10 @@ static inline int own_cut_rows_(const own_access *access) {
     return 1;
 }
 
+/* Allocates what own_commit_ needs. `most` is 0, or what own_most_uses_ has returned: counting the
+ * uses of each memory would take too long for a request with many accesses. */
 static inline int own_reserve_(const own_engine *engine, const own_request *request,
-                               own_access *access) {
+                               own_access *access, uint32_t most) {
     own_memory *memory = access->memory;
     if (access->start >= access->stop) {
         return 1;
@@ -232,7 +263,7 @@ static inline int own_reserve_(const own_engine *engine, const own_request *requ
     own_range *end, *range = own_ranges_of(memory, access->start, access->stop, &end);
     for (; range < end; range++) {
         if (range->count + request->count > OWN_FEW &&
-            !own_range_reserve(range, own_uses_(request, memory))) {
+            !own_range_reserve(range, most ? most : own_uses_(request, memory))) {
             return 0;
         }
     }
@@ -279,7 +310,9 @@ static inline void own_commit_rows_(const own_engine *engine, const own_request 
     }
 }
 
-static inline void own_commit_(const own_engine *engine, own_request *request, own_access *access) {
+/* Records the use of an access. */
+static inline void own_commit_epochs_(const own_engine *engine, const own_request *request,
+                                      own_access *access) {
     own_memory *memory = access->memory;
     const own_epoch epoch = {request->issued.seq,
                              request->issued.slot,
@@ -289,13 +322,6 @@ static inline void own_commit_(const own_engine *engine, own_request *request, o
                              0,
                              access->boxed ? access->number & 0x7f : 0};
     access->undo = 0;
-    if (__builtin_expect(access->effect | memory->limited, 0)) {
-        const own_id by = {epoch.seq, epoch.slot};
-        own_commit_effect_(engine, access, by, request->site, &request->attachment);
-    }
-    if (access->start >= access->stop) {
-        return;
-    }
     if (access->boxed && access->number == OWN_BY_ROWS) {
         own_commit_rows_(engine, request, access, &epoch);
         return;
@@ -315,6 +341,132 @@ static inline void own_commit_(const own_engine *engine, own_request *request, o
     }
 }
 
+static inline void own_commit_(const own_engine *engine, own_request *request, own_access *access) {
+    access->undo = 0;
+    if (__builtin_expect(access->effect | access->memory->limited, 0)) {
+        const own_id by = {request->issued.seq, request->issued.slot};
+        own_commit_effect_(engine, access, by, request->site, &request->attachment);
+    }
+    if (access->start < access->stop) {
+        own_commit_epochs_(engine, request, access);
+    }
+}
+
+#if OWN_BODIES
+/* Returns whether one of the first accesses of the request drops the epoch `old` of a range. */
+static inline int own_is_replaced_(const own_request *request, uint32_t accesses,
+                                   const own_memory *memory, const own_range *range,
+                                   const own_epoch *old) {
+    for (uint32_t i = 0; i < accesses; i++) {
+        const own_access *access = &request->accesses[i];
+        const own_epoch epoch = {.mode = access->mode, .box = access->boxed ? access->number : 0};
+        if (access->memory == memory && access->start <= range->start &&
+            range->start < access->stop && (epoch.mode == OWN_WRITE || epoch.mode == old->mode) &&
+            own_covers_(memory, &epoch, old)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static inline int own_asks_for_box_(const own_request *request) {
+    for (uint32_t i = 0; i < request->count; i++) {
+        if (request->accesses[i].boxed) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Enters the boxes of all accesses to a memory. Returns 0 if there is no room for one of them. */
+static inline int own_enter_boxes_(const own_request *request, const own_memory *memory) {
+    for (uint32_t i = 0; i < request->count; i++) {
+        own_access *access = &request->accesses[i];
+        if (access->memory == memory && access->boxed && !own_enter_box_(access)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Returns whether a request has one access, or two of different memory. */
+static inline int own_is_simple_(const own_request *request) {
+    return request->count == 1 ||
+           (request->count == 2 && request->accesses[0].memory != request->accesses[1].memory);
+}
+
+/* Returns how many unfinished epochs of a range are left when the first accesses of the request are
+ * recorded. Returns UINT32_MAX if one of them is of another stream. */
+static inline uint32_t own_left_(const own_engine *engine, const own_request *request,
+                                 uint32_t accesses, const own_memory *memory, own_range *range) {
+    const own_epoch *old = own_epochs(range), *last = old + range->count;
+    uint32_t left = 0;
+    for (; old < last; old++) {
+        if (!own_known_(engine, old->slot, old->seq)) {
+            if (old->slot != request->stream->slot) {
+                return UINT32_MAX;
+            }
+            left += !own_is_replaced_(request, accesses, memory, range, old);
+        }
+    }
+    return left;
+}
+
+/* Returns whether all unfinished uses of a range are on the stream of the request, and the range
+ * has room for the new epochs of each access, one after the other. */
+static inline int own_has_room_(const own_engine *engine, const own_request *request,
+                                const own_memory *memory, own_range *range) {
+    const uint32_t room = range->capacity ? range->capacity : OWN_FEW;
+    uint32_t added = 0;
+    for (uint32_t i = 0; i < request->count; i++) {
+        if (request->accesses[i].memory == memory) {
+            const uint32_t left = own_left_(engine, request, i + 1, memory, range);
+            if (left > room || left + ++added > room) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* The bytes may be several ranges, but must begin and end where a range does. No access of the
+ * request has to be checked against another one, because they are of one operation. */
+int own_usual_boxed_(const own_engine *engine, const own_request *request, own_access *access) {
+    own_memory *memory = access->memory;
+    if (memory->closed || (memory->limited & ~OWN_HAS_BOXES) || memory->exports ||
+        access->effect >= OWN_ATTACHES || access->start >= access->stop ||
+        request->count > OWN_FEW_ACCESSES) {
+        return 0;
+    }
+    own_range *range = own_only_range_(access);
+    if (range && range->count == 1 && own_epochs(range)->slot == request->stream->slot &&
+        own_is_simple_(request)) {
+        return !access->boxed || own_enter_box_(access); /* the most frequent case */
+    }
+    const int entered = own_enter_boxes_(request, memory);
+    own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
+    if (!entered || first->start != access->start || end - first > OWN_FEW_RANGES ||
+        own_range_stop(memory, (uint32_t)(end - 1 - memory->ranges)) != access->stop) {
+        return 0;
+    }
+    for (range = first; range < end; range++) {
+        if (!own_has_room_(engine, request, memory, range)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+void own_commit_boxed_(const own_engine *engine, own_request *request, own_access *access) {
+    own_memory *memory = access->memory;
+    own_commit_epochs_(engine, request, access);
+    if (memory->count == 1 && memory->ranges->count == 1 && !own_epochs(memory->ranges)->box &&
+        !own_asks_for_box_(request)) {
+        own_drop_boxes_(memory);
+    }
+}
+#endif
+
 /* Joins ranges inside an access that have equal epochs, and makes ranges with few epochs small.
  * Call this after all accesses of the operation are committed: accesses may overlap, and
  * own_commit_ needs the cuts at both ends of each. These cuts stay, because the next operation that
@@ -332,22 +484,25 @@ static inline void own_join_ranges_(const own_access *access) {
 }
 
 /* When the number of ranges has doubled since the last sweep, drops the epochs that the host knows
- * to be complete, and joins equal ranges. Without this, ranges that no operation uses again would
- * stay cut. */
+ * to be complete, and joins ranges without epochs. Without this, ranges that no operation uses
+ * again would stay cut. Ranges with equal epochs stay apart: they are parts that one batch has
+ * used, and the next batch may use again. */
 static inline void own_sweep_(const own_engine *engine, own_memory *memory) {
     if (memory->count < memory->crowded) {
         return;
     }
     own_drop_known_(engine, memory, 0);
-    own_ranges_join(memory, memory->ranges, memory->ranges + memory->count);
+    own_ranges_join_(memory, memory->ranges, memory->ranges + memory->count, 1);
     memory->crowded = 2 * memory->count + OWN_CROWDED;
 }
 
 /* Checks a request. If it is allowed, allocates memory for its epochs. Returns an own_answer. */
 static inline int own_prepare_(own_engine *engine, own_request *request, const own_clock *view) {
     int answer = own_check_(engine, request, view);
+    const uint32_t most = request->count > OWN_FEW_ACCESSES ? own_most_uses_(request) : 0;
     for (uint32_t i = 0; answer == OWN_OK && i < request->count; i++) {
-        answer = own_reserve_(engine, request, &request->accesses[i]) ? OWN_OK : OWN_NO_MEMORY;
+        answer =
+            own_reserve_(engine, request, &request->accesses[i], most) ? OWN_OK : OWN_NO_MEMORY;
     }
     return answer;
 }
@@ -460,11 +615,13 @@ OWN_INLINE int own_begin(own_engine *engine, own_request *request, own_runs *run
                                  own_all_usual_(engine, request, apart),
                              1)) {
             own_access *access = request->accesses, *end = access + request->count;
+            uint8_t limited = 0;
             own_number_(request, own_clock_share(request->stream->clock));
             for (; access < end; access++) {
                 own_commit_usual_(engine, request, access);
+                limited |= runs ? access->memory->limited : 0;
             }
-            if (runs && apart) {
+            if (runs && apart && !limited) { /* own_catch_up_ knows no boxes */
                 own_run_first_(engine, request, runs);
             }
         } else {

@@ -24,6 +24,11 @@ typedef struct own_bytes {
     const own_box *box; /* NULL: all bytes */
 } own_bytes;
 
+static inline int own_box_same_(const own_box *one, const own_box *other) {
+    return ((one->width ^ other->width) | (one->pitch ^ other->pitch) | (one->rows ^ other->rows) |
+            (one->slice ^ other->slice) | (one->slices ^ other->slices)) == 0;
+}
+
 /* Bytes from the first byte of a slice to its last one. */
 static inline uint64_t own_slice_bytes_(const own_box *box) {
     return (box->rows - 1) * box->pitch + box->width;

@@ -39,7 +39,9 @@ enum {
     OWN_FEW = 2,      /* number of epochs that a range holds without malloc: a write and a read */
     OWN_CROWDED = 64, /* number of ranges at which own_sweep_ first runs */
     OWN_FEW_RANGES =
-        8,         /* number of ranges up to which the engine looks for boxes that are complete */
+        8, /* number of ranges up to which the engine looks for boxes that are complete */
+    OWN_FEW_ACCESSES =
+        16,        /* number of accesses up to which the engine compares all pairs of them */
     OWN_BOXES = 64 /* number of boxes of an allocation; further boxes are recorded row by row */
 };
 
@@ -132,6 +134,8 @@ typedef struct own_memory {
      */
     uint32_t left;
     uint32_t asked;         /* number of a request: see own_may_need_malloc_ */
+    uint32_t batch;         /* number of the last batch of copies that writes the memory */
+    uint32_t hint;          /* index of the range that own_only_range_ found last */
     own_limits *limits;     /* NULL until the memory is first discarded or attached */
     struct own_hold *holds; /* of the graphs that use the memory */
 } own_memory;
@@ -291,12 +295,14 @@ static inline int own_range_same(own_range *a, own_range *b) {
     return 1;
 }
 
-/* Joins neighbours that have equal epochs, among the ranges from `first` to before `end`. */
-static inline void own_ranges_join(own_memory *memory, own_range *first, own_range *end) {
+/* Joins neighbours that have equal epochs, among the ranges from `first` to before `end`; with
+ * `unused`, only those without epochs. */
+static inline void own_ranges_join_(own_memory *memory, own_range *first, own_range *end,
+                                    int unused) {
     own_range *all = memory->ranges + memory->count;
     own_range *kept = first;
     for (own_range *range = first + 1; range < end; range++) {
-        if (own_range_same(kept, range)) {
+        if (!(unused && range->count) && own_range_same(kept, range)) {
             if (range->capacity) {
                 free(range->many);
             }
@@ -308,6 +314,10 @@ static inline void own_ranges_join(own_memory *memory, own_range *first, own_ran
         memmove(kept, end, (size_t)(all - end) * sizeof *kept);
         memory->count -= (uint32_t)(end - kept);
     }
+}
+
+static inline void own_ranges_join(own_memory *memory, own_range *first, own_range *end) {
+    own_ranges_join_(memory, first, end, 0);
 }
 
 #endif

@@ -2,7 +2,8 @@
  *
  * Most operations use a whole memory, or a part of it that was used before, and only their own
  * stream has unfinished uses of those bytes. Such an operation cannot conflict and needs no
- * allocation; checking and recording it takes a dozen comparisons. All other operations take the
+ * allocation; checking and recording it takes a dozen comparisons. The same holds for a box that
+ * was used before, which takes more comparisons (own_usual_boxed_). All other operations take the
  * slow path, in borrow.h. */
 
 #ifndef CUDADRV_USUAL_H
@@ -30,26 +31,40 @@ typedef struct own_request {
     own_conflict conflict;
 } own_request;
 
-/* Returns the range whose bytes are exactly those of an access, or NULL if there is none. */
+/* Returns the range whose bytes are exactly those of an access, or NULL if there is none. Finds the
+ * range that it has found last, and the one after it, without a search: many parts of a memory are
+ * often used in turn. */
 OWN_ONCE own_range *own_only_range_(const own_access *access);
 
 #if OWN_BODIES
 own_range *own_only_range_(const own_access *access) {
-    const own_memory *memory = access->memory;
-    const uint32_t i = own_range_find(memory, access->start);
+    own_memory *memory = access->memory;
+    uint32_t i = memory->hint;
+    if (i >= memory->count || memory->ranges[i].start != access->start) {
+        i++;
+        if (i >= memory->count || memory->ranges[i].start != access->start) {
+            i = own_range_find(memory, access->start);
+        }
+    }
+    memory->hint = i;
     own_range *range = &memory->ranges[i];
     return range->start == access->start && own_range_stop(memory, i) == access->stop ? range
                                                                                       : NULL;
 }
 #endif
 
+/* As own_usual_ and own_commit_usual_, for an access with a box, or of a memory that has boxes. */
+OWN_ONCE int own_usual_boxed_(const own_engine *engine, const own_request *request,
+                              own_access *access);
+OWN_ONCE void own_commit_boxed_(const own_engine *engine, own_request *request, own_access *access);
+
 /* Returns whether an access can take the fast path. Its bytes must be exactly one range, and its
- * effect must be less than OWN_ATTACHES. The memory must be open, without views, loans, limits and
- * boxes.
+ * effect must be less than OWN_ATTACHES. The memory must be open, without views, loans and limits.
  * All unfinished uses must be on this stream, and the new epoch must fit without malloc. */
-static inline int own_usual_(const own_engine *engine, const own_stream *stream,
-                             const own_access *access) {
+static inline int own_usual_(const own_engine *engine, const own_request *request,
+                             own_access *access) {
     const own_memory *memory = access->memory;
+    const own_stream *stream = request->stream;
     const own_range *range = memory->ranges;
     uint32_t left = 0;
     uint64_t part = (memory->count ^ 1) | access->start | (access->stop ^ memory->nbytes);
@@ -57,7 +72,10 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                        (access->effect >= OWN_ATTACHES) | access->boxed |
                        (access->start >= access->stop);
     if (__builtin_expect(part | unusual | range->capacity, 0)) {
-        range = unusual ? NULL : own_only_range_(access);
+        if (unusual) {
+            return own_usual_boxed_(engine, request, access);
+        }
+        range = own_only_range_(access);
         if (!range || range->capacity) {
             return 0;
         }
@@ -97,7 +115,7 @@ static inline int own_may_need_malloc_(own_engine *engine, const own_request *re
  * accesses use different memory. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request, int apart) {
     const own_stream *stream = request->stream;
-    const own_access *access = request->accesses, *end = access + request->count;
+    own_access *access = request->accesses, *end = access + request->count;
     if (__builtin_expect(stream->order != OWN_NON_BLOCKING || stream->state != OWN_OPEN ||
                              request->loan || (stream->domain->host_excluded && engine->managed),
                          0)) {
@@ -110,7 +128,7 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request,
         return 0;
     }
     for (; access < end; access++) {
-        if (__builtin_expect(!own_usual_(engine, stream, access), 0)) {
+        if (__builtin_expect(!own_usual_(engine, request, access), 0)) {
             return 0;
         }
     }
@@ -131,11 +149,15 @@ static inline uint32_t own_keep_others_(const own_engine *engine, own_range *ran
 }
 
 /* Does own_commit_ on the fast path. */
-static inline void own_commit_usual_(const own_engine *engine, const own_request *request,
+static inline void own_commit_usual_(const own_engine *engine, own_request *request,
                                      own_access *access) {
     own_memory *memory = access->memory;
     own_range *range = memory->ranges;
     uint32_t kept = 0;
+    if (__builtin_expect(memory->limited | access->boxed, 0)) {
+        own_commit_boxed_(engine, request, access);
+        return;
+    }
     if (__builtin_expect(memory->count > 1, 0)) {
         range = own_only_range_(access);
     }

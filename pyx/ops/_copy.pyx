@@ -57,8 +57,10 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
     cdef Copy copy
     cdef Token token
     cdef Stream found
+    cdef bint boxed = target.box is not NULL or source.box is not NULL
     if likely(isinstance(stream, Stream)) \
-            and likely(_is_plain(target, source, (<Stream>stream).context)):
+            and likely(is_usual(target, source, (<Stream>stream).context)) \
+            and likely(not boxed or _same_shapes(target, source)):
         found = <Stream>stream
     else:
         found = _checked(target, source, stream, method)
@@ -66,8 +68,8 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
             return nothing_to_do(name, found, source, target)
         if are_apart(target, source):
             return _copy_across(name, target, source, found)
-        if target.box is not NULL or source.box is not NULL:
-            return _copy_boxes(name, target, source, found)
+    if unlikely(boxed):
+        return _copy_boxes(name, target, source, found)
     if unlikely(found.capture is not NULL):
         target, source = of_present_size(target), of_present_size(source)
         check_pair(target, source)
@@ -111,16 +113,21 @@ cdef Token _copy_boxes(int name, Region target, Region source, Stream stream):
     return token
 
 
-cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
-    """Fast path: whether a copy needs no further checks of its arguments, and copies something."""
-    return target.memory is not None and source.memory is not None \
-        and target.memory.state is not source.memory.state \
-        and target.memory.context is context and source.memory.context is context \
-        and target.dtype is source.dtype and target.count == source.count and target.count \
-        and target.box is NULL and source.box is NULL \
-        and not target.memory.state.closed and not source.memory.state.closed \
-        and not target.moved and not source.moved \
-        and pointer_of(target) != pointer_of(source)
+cdef inline bint _same_shapes(Region one, Region other) except -1:
+    """Whether two regions of as many items have the same shape."""
+    cdef Py_ssize_t i
+    if one.sizes is other.sizes or (_is_flat(one) and _is_flat(other)):
+        return True
+    if one.sizes is None or other.sizes is None or len(one.sizes) != len(other.sizes):
+        return False
+    for i in range(len(one.sizes)):     # small numbers are the same objects
+        if one.sizes[i] is not other.sizes[i] and one.sizes[i] != other.sizes[i]:
+            return False
+    return True
+
+
+cdef inline bint _is_flat(Region region) noexcept:
+    return region.sizes is None or len(region.sizes) == 1
 
 
 cdef Stream _checked(Region target, Region source, object stream, str method):
@@ -129,7 +136,7 @@ cdef Stream _checked(Region target, Region source, object stream, str method):
     stream = known_stream(stream)
     check_region(target)
     check_region(source)
-    found = _stream_for(target, source, stream)
+    found = stream_of_copy(target, source, stream)
     if found is None:
         refuse_no_stream(method)
     check_pair(target, source)
@@ -140,7 +147,7 @@ cdef Stream _checked(Region target, Region source, object stream, str method):
     return found
 
 
-cdef Stream _stream_for(Region target, Region source, object stream):
+cdef Stream stream_of_copy(Region target, Region source, object stream):
     """Return the stream of a copy: the argument, else the current one, or None.
 
     A copy between contexts runs on a stream of either.
@@ -231,7 +238,7 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
     check_region(target)
     check_region(source)
     check_pair(target, source)
-    found = blocking_stream(_stream_for(target, source, stream), device_side_of(target, source))
+    found = blocking_stream(stream_of_copy(target, source, stream), device_side_of(target, source))
     copy_async(name, target, source, found, None).wait()
     return 0
 

@@ -101,16 +101,37 @@ static own_access some_bytes(thread *self, uint32_t modes) {
                         .policy = OWN_STRICT};
 }
 
+/* Makes a box of an access to several bytes, if it can be one: two or more rows of a byte or more,
+ * with a gap between them. */
+static void make_box(own_access *access, thread *self) {
+    const uint64_t length = access->stop - access->start;
+    if (length < 3 || below(self, 2)) {
+        return;
+    }
+    const uint64_t pitch = 2 + below(self, (uint32_t)length - 2), rows = (length - 1) / pitch + 1;
+    const uint64_t left = length - (rows - 1) * pitch;
+    access->boxed = 1;
+    access->box = (own_box){left < pitch ? left : pitch - 1, pitch, rows, 0, 1};
+    access->stop = access->start + own_box_bytes(&access->box);
+    if (rows == 4) { /* two slices */
+        access->box.rows = access->box.slices = 2;
+        access->box.slice = 2 * pitch;
+    }
+}
+
 /* Uses the bytes of an access, as the driver or the host does. The engine does not order
  * unchecked accesses, and does not order two accesses of the mode OWN_REACH. */
 static void use(const own_access *access) {
     int *data = ((block *)access->memory)->data, sum = 0;
     int checked = access->policy != OWN_UNCHECKED && access->effect == OWN_STAYS;
-    for (uint64_t i = access->start; checked && i < access->stop; i++) {
-        if (access->mode == OWN_WRITE) {
-            data[i]++;
-        } else if (access->mode == OWN_READ) {
-            sum += data[i];
+    own_rows_ rows = own_rows_of_(access);
+    for (; checked && own_has_row_(&rows); own_next_row_(&rows)) {
+        for (uint64_t i = rows.start; i < rows.stop; i++) {
+            if (access->mode == OWN_WRITE) {
+                data[i]++;
+            } else if (access->mode == OWN_READ) {
+                sum += data[i];
+            }
         }
     }
     sched_yield();
@@ -123,11 +144,21 @@ static void count(int answer) {
     __atomic_add_fetch(answer == OWN_OK ? &accepted : &refused, 1, __ATOMIC_RELAXED);
 }
 
+/* Returns whether the oracle knows which bytes own_undo leaves recorded. If it restores a part of a
+ * box only, the bytes of that part are still recorded where the box has other ranges. */
+static int undoes(const own_request *request) {
+    int boxes = 0;
+    for (uint32_t i = 0; i < request->count; i++) {
+        boxes += request->accesses[i].boxed;
+    }
+    return !request->returns && (request->count == 1 || !boxes);
+}
+
 static void finish(own_request *request, thread *self) {
     for (uint32_t i = 0; i < request->count; i++) {
         use(&request->accesses[i]);
     }
-    if (!request->returns && below(self, 8) == 0) {
+    if (undoes(request) && below(self, 8) == 0) {
         if (request->loan) {
             ((loan *)request->loan)->open = 0;
         }
@@ -168,6 +199,7 @@ static void issue(own_stream *stream, thread *self) {
     for (uint32_t i = 0; i < accesses_count; i++) {
         accesses[i] = some_bytes(self, below(self, 4) ? 2 : 4);
         accesses[i].policy = policy;
+        make_box(&accesses[i], self);
     }
     own_request request = request_of(stream, accesses, accesses_count, self);
     request.passive = below(self, 8) == 0;
@@ -210,6 +242,7 @@ static void lend(own_stream *stream, thread *self) {
     }
     *one = (loan){.access = some_bytes(self, 2), .stream = stream};
     own_access *access = &one->access;
+    make_box(access, self);
     if (stream) {
         own_request request = request_of(stream, access, 1, self);
         access->effect = OWN_USES;

@@ -25,7 +25,7 @@ from cudadrv._engine cimport (
 )
 
 cdef extern from "cudadrv/ownership.h":
-    bint own_usual_(const own_engine *engine, const own_stream *stream, const own_access *access)
+    bint own_usual_(const own_engine *engine, const own_request *request, own_access *access)
 
 
 def meet(start, stop, other_start, other_stop):
@@ -314,8 +314,10 @@ cdef class MemoryState:
     def is_usual(self, StreamState stream not None, mode="write"):
         """Whether an operation that uses all bytes can take the fast path."""
         cdef own_access access
+        cdef own_request request
         fill_access(&access, self, 0, self.memory.nbytes, mode, "strict")
-        return own_usual_(&self.engine.engine, stream.stream, &access)
+        request.stream, request.accesses, request.count = stream.stream, &access, 1
+        return own_usual_(&self.engine.engine, &request, &access)
 
     def borrows(self, start=0, stop=None):
         """List the GPU uses that may be unfinished: tuples (slot, seq, mode, start, stop)."""

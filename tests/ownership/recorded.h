@@ -21,7 +21,8 @@ typedef struct recorded {
     uint64_t stream, domain; /* the domain is that of the stream, if there is a stream */
     uint64_t memory, view;
     uint64_t start, stop;
-    uint64_t clock, seq; /* a snapshot */
+    uint64_t clock, seq;                        /* a snapshot */
+    uint64_t width, pitch, rows, slice, slices; /* the box of an access; 0 if it has none */
     uint32_t slot;
     uint32_t site, blamed; /* call sites of the call, and of the conflict */
     uint8_t call, answer;
@@ -155,17 +156,30 @@ static inline void recorded_put(recorded one) {
     }
 }
 
+/* Fills in bytes of memory. */
+static inline recorded recorded_bytes(own_bytes bytes, recorded one) {
+    one.start = bytes.start;
+    one.stop = bytes.stop;
+    if (bytes.box) {
+        one.width = bytes.box->width;
+        one.pitch = bytes.box->pitch;
+        one.rows = bytes.box->rows;
+        one.slice = bytes.box->slice;
+        one.slices = bytes.box->slices;
+    }
+    return one;
+}
+
 static inline recorded recorded_access(const own_access *access) {
-    return (recorded){.turn = recorded_turn,
-                      .call = RECORDED_ACCESS,
-                      .memory = RECORDED_AT(access->memory),
-                      .start = access->start,
-                      .stop = access->stop,
-                      .mode = access->mode,
-                      .policy = access->policy,
-                      .effect = access->effect,
-                      .flags = access->memory->managed ? RECORDED_MANAGED : 0,
-                      .thread = recorded_by};
+    recorded one = {.turn = recorded_turn,
+                    .call = RECORDED_ACCESS,
+                    .memory = RECORDED_AT(access->memory),
+                    .mode = access->mode,
+                    .policy = access->policy,
+                    .effect = access->effect,
+                    .flags = access->memory->managed ? RECORDED_MANAGED : 0,
+                    .thread = recorded_by};
+    return recorded_bytes(own_bytes_of(access), one);
 }
 
 /* Returns the call site that a refusal blames, or 0. */
@@ -192,11 +206,10 @@ static void recorded_note_kept(void) {
             const own_epoch *epochs = own_epochs(&memory->ranges[r]);
             for (uint32_t k = 0; k < memory->ranges[r].count; k++) {
                 if (epochs[k].slot == recorded_ended.slot && epochs[k].seq == recorded_ended.seq) {
-                    recorded_put((recorded){.call = RECORDED_KEPT,
-                                            .memory = RECORDED_AT(memory),
-                                            .start = memory->ranges[r].start,
-                                            .stop = own_range_stop(memory, r),
-                                            .mode = epochs[k].mode});
+                    const own_bytes kept = own_bytes_at_(memory, r, &epochs[k]);
+                    recorded_put(recorded_bytes(kept, (recorded){.call = RECORDED_KEPT,
+                                                                 .memory = RECORDED_AT(memory),
+                                                                 .mode = epochs[k].mode}));
                 }
             }
         }

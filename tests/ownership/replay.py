@@ -88,6 +88,7 @@ class Recorded(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_uint64) for name in ("turn", "stream", "domain", "memory", "view")),
         *((name, ctypes.c_uint64) for name in ("start", "stop", "clock", "seq")),
+        *((name, ctypes.c_uint64) for name in ("width", "pitch", "rows", "slice", "slices")),
         *((name, ctypes.c_uint32) for name in ("slot", "site", "blamed")),
         *((name, ctypes.c_uint8) for name in ("call", "answer", "mode", "policy", "effect")),
         *((name, ctypes.c_uint8) for name in ("order", "flags", "thread")),
@@ -97,6 +98,15 @@ class Recorded(ctypes.Structure):
     def key(self):
         """The key of a snapshot: while it exists, no other snapshot has the same key."""
         return self.clock, self.seq, self.slot
+
+    @property
+    def end(self):
+        """The end of the bytes, as the oracle takes it: a BoxStop for a box."""
+        if not self.width:
+            return self.stop
+        return model.BoxStop(
+            self.start, self.width, self.pitch, self.rows, self.slice, self.slices
+        )  # fmt: skip
 
     @property
     def use(self):
@@ -146,6 +156,8 @@ class Replay:
         shown += [self.named(call, field) for field in ("stream", "view") if getattr(call, field)]
         for part in parts or [call] * bool(call.memory):
             bytes_ = f"{self.named(part, 'memory')}[{part.start}:{part.stop}]"
+            if part.width:
+                bytes_ += f" {part.end.box}"
             shown.append(f"{bytes_} {part.use} {POLICIES[part.policy]}")
         if call.clock or call.seq:
             shown.append(f"snapshot {self.named(call, 'clock')} {call.slot}.{call.seq}")
@@ -231,7 +243,7 @@ class Replay:
 
     def begin(self, call, parts):
         stream, passive = self.stream_of(call), bool(call.flags & PASSIVE)
-        accesses = [(self.memory_of(p), p.start, p.stop, p.use) for p in parts]
+        accesses = [(self.memory_of(p), p.start, p.end, p.use) for p in parts]
         policies = [POLICIES[part.policy] for part in parts]
         lends = any(EFFECTS[part.effect] == "uses" for part in parts)
         if not call.flags & RETURNS:
@@ -271,7 +283,7 @@ class Replay:
             if view in memory.views:
                 self.oracle.close_export(memory, view)
         stream.last_operation, stream.last_site = before
-        kept = [(self.memory_of(p), p.start, p.stop, p.use) for p in parts]
+        kept = [(self.memory_of(p), p.start, p.end, p.use) for p in parts]
         if call.answer:
             self.operations.add(self.oracle.fail(stream, kept, site))
 
@@ -319,7 +331,7 @@ class Replay:
     # ---- views and loans ----
 
     def export(self, call):
-        memory, access = self.memory_of(call), (call.start, call.stop, call.use)
+        memory, access = self.memory_of(call), (call.start, call.end, call.use)
         lends = EFFECTS[call.effect] == "uses"
         policy = POLICIES[call.policy]
         self.agree(call, self.oracle.judge_export(memory, *access, policy, lends))
@@ -327,12 +339,12 @@ class Replay:
 
     def lend(self, call):
         memory, stream = self.memory_of(call), self.stream_of(call)
-        self.agree(call, self.oracle.judge_lend(memory, call.start, call.stop, call.use, stream))
+        self.agree(call, self.oracle.judge_lend(memory, call.start, call.end, call.use, stream))
         self.open_view(call, memory, stream)
 
     def open_view(self, call, memory, stream):
         if ANSWERS[call.answer] == "ok":
-            access = call.start, call.stop, call.use
+            access = call.start, call.end, call.use
             view = self.oracle.export(memory, *access, call.site, stream)
             self.views[call.view] = memory, view
             if stream is None:

@@ -39,7 +39,8 @@ def test_the_replay_notices_what_happens_between_threads(tmp_path, name, functio
         for seed in range(1000):
             replay.run(program, seed, 8, scheduled=True)
 
-    with pytest.raises(Disagreement, match="the engine says"):
+    # The oracle, or the program itself, notices.
+    with pytest.raises(Disagreement, match=r"the engine says|engine_threads: "):
         run()
 
 
