@@ -19,7 +19,7 @@ import time
 import tables
 from floor import Floor
 from machine import about, share_software_driver, write
-from peers import KERNEL, LARGE, NBYTES, PEERS, PTX, Peer
+from peers import KERNEL, LARGE, NBYTES, PEERS, PITCH, PTX, Peer
 
 import cudadrv as cu
 
@@ -27,7 +27,7 @@ ROUNDS = 31
 CALLS, FEW = 300, 20  # calls that are timed at once; FEW if slower than SLOW_NS, and to warm up
 SLOW_NS = 20_000
 FLOOR, PYTHON_FLOOR = tables.FLOOR, tables.PYTHON_FLOOR
-ROWS = tables.CALLS
+ROWS = tables.CALLS | tables.COPIES
 WAYS = ("loop", "function")
 # The bare calls in Python, with as many arguments as the calls of the bindings have.
 STATEMENTS = {
@@ -40,6 +40,10 @@ STATEMENTS = {
     "wait": "wait(event)",
     "synchronize": "synchronize()",
     "locked memory": "locked_memory(1048576)",
+    "box": "box(device, device, stream)",
+    "1 part": "_1_part(host, stream)",
+    **{f"singles {count}": f"singles_{count}(host, stream)" for count in (8, 64, 256)},
+    **{f"batch {count}": f"batch_{count}(host, stream)" for count in (8, 64, 256)},
     "device memory": "device_memory(1048576)",
     "device memory on a stream": "device_memory(1048576, stream)",
 }
@@ -108,7 +112,9 @@ def floor():
     host = cu.LockedBuffer.zeros(NBYTES)
     device, other = cu.DeviceBuffer.zeros(NBYTES), cu.DeviceBuffer.zeros(NBYTES)
     stream.record(event)
+    many, of_many = cu.LockedBuffer.zeros(LARGE), cu.DeviceBuffer.zeros(LARGE)
     things = bare.things
+    things.many_host, things.many, things.pitch = many.address, of_many.address, PITCH
     things.device, things.other, things.host = device.address, other.address, host.address
     things.nbytes, things.large = NBYTES, LARGE
     things.stream, things.event = stream.handle, event.handle
@@ -128,7 +134,9 @@ def floor():
         there["launch prepared"] = "launch(stream)"
     names = {row.replace(" ", "_"): function for row, function in functions.items()}
     python = Peer(stream.synchronize, there, host=host, device=device, other=other,
-                  stream=stream, event=event, **names)  # fmt: skip
+                  stream=stream, event=event, keep=(many, of_many),
+                  **{f"_{row}" if row[0].isdigit() else row: function
+                     for row, function in names.items()})  # fmt: skip
     from_c = {row: [(None, (timer(row), timer(row)))] for row in rows}
     return {FLOOR: from_c, PYTHON_FLOOR: timers(python)}, (bare, python)
 
@@ -261,7 +269,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the figures, with machine and versions, here")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"of {', '.join(PEERS)}")
-    parser.add_argument("--rows", nargs="+", metavar="ROW", choices=ROWS, default=list(ROWS))
+    parser.add_argument(
+        "--rows", nargs="+", metavar="ROW", choices=ROWS, default=list(tables.CALLS)
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default {ROUNDS}")
     options = parser.parse_args()
     share_software_driver()

@@ -20,6 +20,11 @@ typedef struct things {
     CUdeviceptr device, other;
     void *host;
     size_t nbytes, large; /* bytes of copies and fills; bytes of allocations */
+    /* For many copies: `large` bytes each. For a copy with two dimensions, rows of `many` have this
+     * pitch. */
+    CUdeviceptr many;
+    char *many_host;
+    size_t pitch;
     CUstream stream;
     CUevent event;
     CUfunction kernel;
@@ -32,6 +37,9 @@ typedef struct things {
     CALL(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))                      \
     CALL(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))                            \
     CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                       \
+    CALL(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *, CUstream))                                    \
+    CALL(cuMemcpyBatchAsync, (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *,    \
+                              size_t, size_t *, CUstream))                                         \
     CALL(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                          \
     CALL(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
                           unsigned, CUstream, void **, void **))                                   \
@@ -87,6 +95,55 @@ static CUresult d2h(const things *t) {
 static CUresult d2d(const things *t) {
     return call_cuMemcpyDtoDAsync_v2(t->other, t->device, t->nbytes, t->stream);
 }
+
+enum { BOX_ROWS = 16, BOX_WIDTH = 256, MOST_COPIES = 256 };
+
+/* From the left half of the rows to the right half. */
+static CUresult box(const things *t) {
+    CUDA_MEMCPY2D copy = {0};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = t->many;
+    copy.dstDevice = t->many + t->pitch / 2;
+    copy.srcPitch = copy.dstPitch = t->pitch;
+    copy.WidthInBytes = BOX_WIDTH;
+    copy.Height = BOX_ROWS;
+    return call_cuMemcpy2DAsync_v2(&copy, t->stream);
+}
+
+static CUresult singles(const things *t, int count) {
+    CUresult status = CUDA_SUCCESS;
+    for (int i = 0; i < count && status == CUDA_SUCCESS; i++) {
+        const size_t at = i * t->nbytes;
+        status = call_cuMemcpyHtoDAsync_v2(t->many + at, t->many_host + at, t->nbytes, t->stream);
+    }
+    return status;
+}
+
+/* The headers before CUDA 12.8 lack CUmemcpyAttributes. The first number is the order of access:
+ * that of the stream. */
+static CUresult batch(const things *t, int count) {
+    CUdeviceptr targets[MOST_COPIES], sources[MOST_COPIES];
+    size_t sizes[MOST_COPIES], first = 0, failed;
+    int attributes[6] = {1};
+    if (!call_cuMemcpyBatchAsync) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    for (int i = 0; i < count; i++) {
+        targets[i] = t->many + i * t->nbytes;
+        sources[i] = (CUdeviceptr)(t->many_host + i * t->nbytes);
+        sizes[i] = t->nbytes;
+    }
+    return call_cuMemcpyBatchAsync(targets, sources, sizes, count, attributes, &first, 1, &failed,
+                                   t->stream);
+}
+
+static CUresult part_1(const things *t) { return singles(t, 1); }
+static CUresult singles_8(const things *t) { return singles(t, 8); }
+static CUresult singles_64(const things *t) { return singles(t, 64); }
+static CUresult singles_256(const things *t) { return singles(t, 256); }
+static CUresult batch_8(const things *t) { return batch(t, 8); }
+static CUresult batch_64(const things *t) { return batch(t, 64); }
+static CUresult batch_256(const things *t) { return batch(t, 256); }
 
 static CUresult fill(const things *t) {
     return call_cuMemsetD8Async(t->device, 0, t->nbytes, t->stream);
@@ -150,6 +207,14 @@ static const struct {
     {"d2h", d2h},
     {"d2d", d2d},
     {"fill", fill},
+    {"box", box},
+    {"1 part", part_1},
+    {"singles 8", singles_8},
+    {"singles 64", singles_64},
+    {"singles 256", singles_256},
+    {"batch 8", batch_8},
+    {"batch 64", batch_64},
+    {"batch 256", batch_256},
     {"launch", launch},
     {"graph", graph},
     {"update", update},

@@ -68,6 +68,14 @@ def operations():
     short_column, long_column = (
         cu.DeviceBuffer(2 * rows).reshape(rows, 2)[:, 0] for rows in (16, 16_384)
     )
+    image, tile = (cu.DeviceBuffer(1 << 14).reshape(128, 128) for _ in range(2))
+    column, another_column = image[:16, :64], tile[:16, 64:]
+    packed = cu.DeviceBuffer(1024).reshape(16, 64)
+    parts = [list(cu.DeviceBuffer(256 * 16).chunks(16)) for _ in range(2)]
+    apart = [[cu.DeviceBuffer(16) for _ in range(64)] for _ in range(2)]
+    few, more, most = (list(zip(*(each[:n] for each in parts), strict=True)) for n in (8, 64, 256))
+    scattered = list(zip(*apart, strict=True))
+
     first, changed, another_graph = many[0], long[graph.nodes[5]], graph_of(kernel, many)
 
     def lend():
@@ -81,6 +89,12 @@ def operations():
         "fill_async": lambda: device.fill_async(0, stream),
         COLUMNS[0]: lambda: short_column.fill_async(0, stream),
         COLUMNS[1]: lambda: long_column.fill_async(0, stream),
+        "copy_from_async, between boxes": lambda: column.copy_from_async(another_column, stream),
+        "copy_from_async, a box to a buffer": lambda: packed.copy_from_async(column, stream),
+        "copy_batch, 8 parts": lambda: cu.copy_batch(few, stream),
+        "copy_batch, 64 parts": lambda: cu.copy_batch(more, stream),
+        "copy_batch, 256 parts": lambda: cu.copy_batch(most, stream),
+        "copy_batch, 64 buffers": lambda: cu.copy_batch(scattered, stream),
         "launch, 4 arguments": lambda: kernel.launch(
             1, 1, 2.0, cu.read(host), device, NBYTES, stream=stream
         ),

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 NBYTES = 4096
 LARGE = 1 << 20
+PITCH = 1024  # bytes of a row, for copies of boxes: the left half of 16 rows to the right half
 KERNEL = "nothing"
 # An empty kernel with four parameters: void nothing(int, float, float *, float *) in C.
 PTX = f"""\
@@ -43,6 +44,8 @@ def cudadrv():
         "d2h": "device.copy_to_async(host, stream)",
         "d2d": "other.copy_from_async(device, stream)",
         "fill": "device.fill_async(0, stream)",
+        "box": "right.copy_from_async(left, stream)",
+        "1 part": "part.copy_from_async(of_part, stream)",
         "record": "stream.record(event)",
         "wait": "stream.wait(event)",
         "synchronize": "stream.synchronize()",
@@ -54,8 +57,18 @@ def cudadrv():
         "device memory on a stream": "memory(1048576, stream=stream)",
     }
     kernel = cu.Module(PTX)[KERNEL]
+    many, of_many = cu.DeviceBuffer.zeros(LARGE), cu.LockedBuffer.zeros(LARGE)
+    pairs = list(zip(many.chunks(NBYTES), of_many.chunks(NBYTES), strict=True))
+    image, other_image = (cu.DeviceBuffer.zeros(LARGE).reshape(-1, PITCH) for _ in range(2))
+    names = {f"pairs_{count}": pairs[:count] for count in (8, 64, 256)}
+    for name in names:
+        count = name.removeprefix("pairs_")
+        rows[f"batch {count}"] = f"copy_batch({name}, stream)"
+        rows[f"singles {count}"] = f"for to, of in {name}: to.copy_from_async(of, stream)"
     return Peer(
         stream.synchronize, rows, stream=stream, event=event, host=host, device=device,
+        right=other_image[:16, 512:768], left=image[:16, :256], part=pairs[1][0],
+        of_part=pairs[1][1], copy_batch=cu.copy_batch, **names,
         other=other, locked=cu.LockedBuffer, memory=cu.DeviceBuffer, kernel=kernel,
         prepared=kernel.prepare(1, 32, 32, 2.0, device, other),
     )  # fmt: skip
@@ -89,6 +102,8 @@ def cuda_bindings():
         "d2h": "d2h(source, first, 4096, stream)",
         "d2d": "d2d(second, first, 4096, stream)",
         "fill": "fill(first, 0, 4096, stream)",
+        "box": "copy_box(box, stream)",
+        "1 part": "h2d(to, of, 4096, stream)",
         "record": "record(event, stream)",
         "wait": "wait(stream, event, 0)",
         "synchronize": "synchronize(stream)",
@@ -99,8 +114,27 @@ def cuda_bindings():
         "device memory": "free(allocate(1048576, stream)[1], stream)",
         "device memory on a stream": "free(allocate(1048576, stream)[1], stream)",
     }
+    with cu.Device(0):
+        many, of_many = cu.DeviceBuffer.zeros(LARGE), cu.LockedBuffer.zeros(LARGE)
+    box = driver.CUDA_MEMCPY2D()
+    box.srcMemoryType = box.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    box.srcDevice, box.dstDevice = (driver.CUdeviceptr(many.address + at) for at in (0, PITCH // 2))
+    box.srcPitch = box.dstPitch = PITCH
+    box.WidthInBytes, box.Height = 256, 16
+    attributes, names = driver.CUmemcpyAttributes(), {}
+    attributes.srcAccessOrder = driver.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+    for count in (8, 64, 256):
+        places = [
+            [driver.CUdeviceptr(buffer.address + NBYTES * i) for i in range(count)]
+            for buffer in (many, of_many)
+        ]
+        names[f"of_{count}"] = (*places, [NBYTES] * count, count, [attributes], [0], 1, stream)
+        rows[f"batch {count}"] = f"batch(*of_{count})"
+        rows[f"singles {count}"] = f"for to, of in zip(*of_{count}[:2]): h2d(to, of, 4096, stream)"
     return Peer(
         lambda: driver.cuStreamSynchronize(stream), rows, stream=stream, event=event,
+        copy_box=driver.cuMemcpy2DAsync, box=box, batch=driver.cuMemcpyBatchAsync,
+        to=driver.CUdeviceptr(many.address), of=of_many.address, keep_more=(many, of_many), **names,
         first=first, second=second, source=host.address, kernel=kernel, arguments=arguments,
         packed=packed.ctypes.data, keep=(host, device, other, cells, packed),
         h2d=driver.cuMemcpyHtoDAsync, d2h=driver.cuMemcpyDtoHAsync, d2d=driver.cuMemcpyDtoDAsync,
@@ -185,6 +219,10 @@ def cupy():
             "copy(second, first, 4096, 3, s)",
         ],
         "fill": ["device.memset_async(0, 4096, stream)", "fill(first, 0, 4096, s)"],
+        "box": [
+            "copy_box(target, 1024, source, 1024, 256, 16, 3, s)",
+            "right[...] = left",
+        ],
         "record": ["event.record(stream)", "record(e, s)"],
         "wait": ["stream.wait_event(event)", "wait(s, e)"],
         "synchronize": synchronize,
@@ -194,13 +232,17 @@ def cupy():
         "device memory": "memory(1048576)",
     }
     runtime = cupy.cuda.runtime
+    stream.use()
+    image = cupy.zeros((1024, PITCH), np.uint8)
+    left, right = image[:16, :256], image[:16, 512:768]
     return Peer(
         stream.synchronize, rows, stream=stream, event=event, device=device, other=other,
         host=host, address=host.ptr, kernel=module.get_function(KERNEL), arguments=arguments,
         pinned=cupy.cuda.alloc_pinned_memory, memory=cupy.cuda.alloc, module=module,
         first=device.ptr, second=other.ptr, s=stream.ptr, e=event.ptr, copy=runtime.memcpyAsync,
         fill=runtime.memsetAsync, record=runtime.eventRecord, wait=runtime.streamWaitEvent,
-        wait_for=runtime.streamSynchronize,
+        wait_for=runtime.streamSynchronize, copy_box=runtime.memcpy2DAsync, left=left, right=right,
+        source=left.data.ptr, target=right.data.ptr,
     )  # fmt: skip
 
 
@@ -215,11 +257,13 @@ def pytorch():
     torch.cuda.set_stream(stream)
     device, other = (torch.zeros(NBYTES, dtype=torch.uint8, device="cuda") for _ in range(2))
     host = torch.zeros(NBYTES, dtype=torch.uint8).pin_memory()
+    image = torch.zeros((1024, PITCH), dtype=torch.uint8, device="cuda")
     rows = {
         "h2d": "device.copy_(host, non_blocking=True)",
         "d2h": "host.copy_(device, non_blocking=True)",
         "d2d": "other.copy_(device, non_blocking=True)",
         "fill": "device.zero_()",
+        "box": "right.copy_(left)",
         "record": "event.record(stream)",
         "wait": "stream.wait_event(event)",
         "synchronize": "stream.synchronize()",
@@ -229,7 +273,8 @@ def pytorch():
     }
     return Peer(
         stream.synchronize, rows, stream=stream, event=stream.record_event(), device=device,
-        other=other, host=host, empty=torch.empty, u1=torch.uint8,
+        other=other, host=host, empty=torch.empty, u1=torch.uint8, left=image[:16, :256],
+        right=image[:16, 512:768],
     )  # fmt: skip
 
 
@@ -245,11 +290,17 @@ def pycuda():
     module = cuda.module_from_buffer(PTX.encode() + b"\0")
     kernel = module.get_function(KERNEL)
     kernel.prepare("ifPP")
+    image, box = cuda.mem_alloc(LARGE), cuda.Memcpy2D()
+    box.set_src_device(int(image))
+    box.set_dst_device(int(image) + PITCH // 2)
+    box.src_pitch = box.dst_pitch = PITCH
+    box.width_in_bytes, box.height = 256, 16
     rows = {
         "h2d": "h2d(device, host, stream)",
         "d2h": "d2h(host, device, stream)",
         "d2d": "d2d(other, device, 4096, stream)",
         "fill": "fill(device, 0, 4096, stream)",
+        "box": "box(stream)",
         "record": "event.record(stream)",
         "wait": "stream.wait_for_event(event)",
         "synchronize": "stream.synchronize()",
@@ -263,7 +314,7 @@ def pycuda():
     }
     return Peer(
         stream.synchronize, rows, stream=stream, event=event, device=device, other=other,
-        host=cuda.pagelocked_zeros(NBYTES, np.uint8), kernel=kernel,
+        host=cuda.pagelocked_zeros(NBYTES, np.uint8), kernel=kernel, box=box, image=image,
         h2d=cuda.memcpy_htod_async, d2h=cuda.memcpy_dtoh_async, d2d=cuda.memcpy_dtod_async,
         fill=cuda.memset_d8_async, plain=module.get_function(KERNEL), count=np.int32(32),
         factor=np.float32(2), pinned=PageLockedMemoryPool().allocate,

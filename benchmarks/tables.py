@@ -47,6 +47,17 @@ CALLS = {
     "device memory": "cuMemAllocAsync and cuMemFreeAsync of 1 MiB, or a pool",
     "device memory on a stream": "the same, on a stream",
 }
+# Only measured if they are asked for: calls.py --rows.
+COPIES = {
+    "box": "16 rows of 256 bytes, device to device",
+    "1 part": "4 KiB host to device, a part of a buffer",
+    "singles 8": "8 parts of 4 KiB, a call for each",
+    "singles 64": "64 parts of 4 KiB, a call for each",
+    "singles 256": "256 parts of 4 KiB, a call for each",
+    "batch 8": "8 parts of 4 KiB as a batch",
+    "batch 64": "64 parts of 4 KiB as a batch",
+    "batch 256": "256 parts of 4 KiB as a batch",
+}
 INTEROP = {
     "to PyTorch": "an array to PyTorch",
     "to CuPy": "an array to CuPy",
@@ -134,7 +145,7 @@ def one_way(rows, way, software, bindings=BINDINGS):
     ]
     unit = "and above the bare call" if software else "and times the bare call"
     lines = [
-        [CALLS[row], *(call_cell(cells, name, way, software) for name in there)]
+        [(CALLS | COPIES)[row], *(call_cell(cells, name, way, software) for name in there)]
         for row, cells in rows.items()
     ]
     return grid([f"nanoseconds a call, {unit}", *there], lines) + "\n"
@@ -162,7 +173,7 @@ def quicker(rows):
             less = medians["cudadrv"] - medians[best]
             varies = min(spread(cells[name]["loop"]) for name in ("cudadrv", best))
             remark = ", which is less than the spread of either figure" if less < varies else ""
-            found.append(f"{CALLS[row]} ({best}, by {less:,.0f} ns{remark})")
+            found.append(f"{(CALLS | COPIES)[row]} ({best}, by {less:,.0f} ns{remark})")
     if not found:
         return "In a plain loop, no other binding was quicker than cudadrv in any row.\n"
     return f"In a plain loop, another binding was quicker than cudadrv at: {'; '.join(found)}.\n"
