@@ -514,6 +514,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemcpyPeerAsync "cudadrv_cuMemcpyPeerAsync"(
         CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
         CUcontext source_context, size_t nbytes, CUstream stream)
+    CUresult cuMemcpyBatchAsync "cudadrv_cuMemcpyBatchAsync"(
+        CUdeviceptr *targets, CUdeviceptr *sources, size_t *sizes, size_t count, void *attributes,
+        size_t *firsts, size_t attribute_count, size_t *failed, CUstream stream)
     CUresult cuMemcpy2DAsync "cudadrv_cuMemcpy2DAsync"(
         const CUDA_MEMCPY2D *copy, CUstream stream)
     CUresult cuMemcpy3DAsync "cudadrv_cuMemcpy3DAsync"(

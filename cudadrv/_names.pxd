@@ -16,6 +16,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         COPY_FROM_ASYNC
         COPY_TO_ASYNC
         COPY_BATCH
+        COPY_OF_BATCH
         FILL
         FILL_ASYNC
         FILL_BOX

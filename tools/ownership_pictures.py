@@ -288,6 +288,35 @@ def boxes() -> Picture:
     return picture
 
 
+def batch() -> Picture:
+    picture = Picture(
+        "batch",
+        "A batch is one operation, and nothing orders its copies",
+        "A stream runs a fill, then a batch of three copies side by side, then a launch. Copies "
+        "of first, second and third go to the items 0 to 64, 64 to 128 and 128 to 192 of work. The "
+        "batch begins after the fill, and the launch begins after all three copies. A batch in "
+        "which first goes to the items 0 to 64 and second to the items 32 to 96 is refused: both "
+        "would write the items 32 to 64.",
+        262,
+    )
+    picture.lane(108, "stream", code=True)
+    picture.bar(140, 230, 108, "write", "fill")
+    for i, (source, kept) in enumerate((("first", 0), ("second", 40), ("third", 20))):
+        words = f"{source} → work[{64 * i}:{64 * i + 64}]"
+        picture.bar(270 + kept // 2, 500 - kept, 66 + 42 * i, "read", words, code=True)
+    for x in (250, 520):
+        picture.line(x, 44, x, 172, dashed=True)
+    picture.code(385, 34, "cu.copy_batch(…, stream)", anchor="middle")
+    picture.bar(540, 650, 108, "write", "launch")
+    picture.text(
+        520, 192, "one token: complete when all three are", anchor="middle", size=12, color=FAINT
+    )
+    refused = "✗ cu.copy_batch([(work[:64], first), (work[32:96], second)], stream)"
+    picture.code(40, 226, refused, color=BAD)
+    picture.text(56, 246, "items 0 and 1 overlap: both write work[32:64]", size=12, color=BAD)
+    return picture
+
+
 def view() -> Picture:
     picture = Picture(
         "view",
@@ -539,6 +568,7 @@ PICTURES = (
     readers,
     ranges,
     boxes,
+    batch,
     view,
     legacy,
     loan,

@@ -125,6 +125,8 @@ CUDADRV_FUNCTION(cuMemcpyHtoDAsync, 3020, (CUdeviceptr target, const void *sourc
 CUDADRV_FUNCTION(cuMemcpyDtoHAsync, 3020, (void *target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyDtoDAsync, 3020, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyPeerAsync, 4000, (CUdeviceptr target, CUcontext target_context, CUdeviceptr source, CUcontext source_context, size_t bytes, CUstream stream), (target, target_context, source, source_context, bytes, stream))
+/* `attributes`: a CUmemcpyAttributes, which the headers before 12.8 lack */
+CUDADRV_FUNCTION(cuMemcpyBatchAsync, 12080, (CUdeviceptr *targets, CUdeviceptr *sources, size_t *sizes, size_t count, void *attributes, size_t *firsts, size_t attribute_count, size_t *failed, CUstream stream), (targets, sources, sizes, count, attributes, firsts, attribute_count, failed, stream))
 CUDADRV_FUNCTION(cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream))
 CUDADRV_FUNCTION(cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream))
 CUDADRV_FUNCTION(cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))

@@ -21,6 +21,7 @@ enum cudadrv_node {
     OPERATION(COPY_FROM_ASYNC, "copy_from_async", COPY_NODE)                                       \
     OPERATION(COPY_TO_ASYNC, "copy_to_async", COPY_NODE)                                           \
     OPERATION(COPY_BATCH, "copy_batch", NO_NODE)                                                   \
+    OPERATION(COPY_OF_BATCH, "copy_batch", COPY_NODE) /* one of its copies, in a capture */        \
     OPERATION(FILL, "fill", NO_NODE)                                                               \
     OPERATION(FILL_ASYNC, "fill_async", FILL_NODE)                                                 \
     OPERATION(FILL_BOX, "fill_async", OTHER_NODE) /* of a box, in a capture */                     \

@@ -98,7 +98,8 @@ cdef int _check(object array, Region region) except -1:
 
 # ---- stages ----
 #
-# cudadrv never passes the address of ordinary memory to the driver. After an interrupted copy,
+# cudadrv passes no address of ordinary memory to the driver, except where the driver promises to
+# read the memory during the call (`copy_batch`). After an interrupted copy,
 # nothing may access the caller's memory any more, but when the driver would access it depends on
 # the size of the copy and on the platform.
 

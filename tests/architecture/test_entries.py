@@ -12,6 +12,7 @@ MOST_ENTRIES = 9
 # cannot do it for them.
 BY_HAND = {
     "_copy._copy_across": "looks for the context that is lost",
+    "_copy_batch._queue": "finds the regions of the accesses only for a refusal",
     "_custom._issue": "begins again if the variables of a kernel have changed",
     "_graph.ExecutableGraph.launch": "has runs, and names the nodes of the graph",
     "_graph.ExecutableGraph.upload": "uses no memory, so only the driver or a capture refuses it",

@@ -1,5 +1,7 @@
 """`copy_batch`: many copies as one operation."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -130,11 +132,227 @@ def test_what_it_takes(stream):
         cu.copy_batch([(made, given)], stream)
 
 
-def test_a_capture_refuses_it(stream):
-    made, given = cu.DeviceBuffer(4, "u4"), cu.LockedBuffer(4, "u4")
+def calls(*functions):
+    from cudadrv import testing
+
+    return [testing.calls(function) for function in functions]
+
+
+AT_ONCE, SINGLY, BOXED = "cuMemcpyBatchAsync", "cuMemcpyAsync", "cuMemcpy2DAsync_v2"
+
+
+@pytest.mark.cuda_software
+def test_plain_copies_are_one_driver_call(stream):
+    made, given = cu.DeviceBuffer(64, "u4"), cu.LockedBuffer.from_array(numbers())
+    image = cu.DeviceBuffer.zeros(64, "u4").reshape(8, 8)
+    pairs = [*zip(made.chunks(8), given.chunks(8), strict=True), (image[:, :4], image[:, 4:])]
+    before = calls(AT_ONCE, SINGLY, BOXED)
+    cu.copy_batch(pairs, stream).wait()
+    assert calls(AT_ONCE, SINGLY, BOXED) == [before[0] + 1, before[1], before[2] + 1]
+    assert np.array_equal(made.to_numpy(), numbers())
+    cu.copy_batch(pairs[:1], stream).wait()  # one copy is no batch
+    assert calls(AT_ONCE, SINGLY, BOXED) == [before[0] + 1, before[1] + 1, before[2] + 1]
+
+
+@pytest.mark.cuda_software
+def test_a_driver_without_batches(stream):
+    from cudadrv import testing
+
+    made, given = cu.DeviceBuffer(64, "u4"), cu.LockedBuffer.from_array(numbers())
+    before = calls(SINGLY)
+    testing.fail(AT_ONCE, cu.CUresult.CUDA_ERROR_NOT_SUPPORTED)
+    cu.copy_batch(zip(made.chunks(8), given.chunks(8), strict=True), stream).wait()
+    assert calls(SINGLY) == [before[0] + 8]
+    assert np.array_equal(made.to_numpy(), numbers())
+    testing.fail(AT_ONCE, cu.CUresult.CUDA_ERROR_NOT_SUPPORTED)
+    with pytest.raises(cu.CudaError, match=AT_ONCE):
+        cu.copy_batch([(made, numbers())], stream, source_access="during call")
+    assert not made.borrowed
+
+
+def test_default_streams():
+    """The driver takes no batch on the legacy default stream."""
+    for stream in (cu.Stream.legacy(), cu.Stream.per_thread(), cu.Stream(blocking=True)):
+        made, given = cu.DeviceBuffer.zeros(64, "u4"), cu.LockedBuffer.from_array(numbers())
+        token = cu.copy_batch(zip(made.chunks(8), given.chunks(8), strict=True), stream)
+        assert (len(token.reads), len(token.writes), token.stream) == (8, 8, stream)
+        token.wait()
+        assert np.array_equal(made.to_numpy(), numbers())
+
+
+@pytest.mark.cuda_software
+def test_batches_that_fail(stream, other):
+    """A batch of which the driver may have queued a part keeps its borrows."""
+    from cudadrv import testing
+
+    driver = ctypes.CDLL(cu.driver_info().path)
+    made, given = cu.DeviceBuffer(64, "u4"), cu.LockedBuffer.from_array(numbers())
+    pairs = list(zip(made.chunks(8), given.chunks(8), strict=True))
+    testing.fail(AT_ONCE, cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+    with pytest.raises(cu.CudaError, match=AT_ONCE):
+        cu.copy_batch(pairs, stream)
+    assert not made.borrowed  # the error is not that of a copy
+    address = ctypes.c_uint64()
+    with stream.context:
+        assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(32)) == 0
+    foreign = cu.DeviceBuffer.from_address(address.value, 8, "u4")
+    assert driver.cuMemFree_v2(address) == 0
+    with pytest.raises(cu.CudaError, match=AT_ONCE):
+        cu.copy_batch([*pairs[:7], (foreign, given[56:])], stream)
+    assert {borrow.operation for borrow in made.borrows} == {"copy_batch"}
+    with pytest.raises(cu.BufferBorrowedError):
+        made.fill_async(0, other)
+    stream.synchronize()
+    assert not made.borrowed
+    assert not given.borrowed
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("nth", [1, 2])
+def test_boxes_that_fail(stream, nth):
+    from cudadrv import testing
+
+    image = cu.DeviceBuffer.zeros(256, "u4").reshape(16, 16)
+    pairs = [(image[:, i : i + 4], image[:, i + 8 : i + 12]) for i in (0, 4)]
+    testing.configure(f"fault={BOXED}:{nth}:2")
+    with pytest.raises(cu.CudaError, match="cuMemcpy2DAsync"):
+        cu.copy_batch(pairs, stream)
+    testing.configure("fault=none")
+    assert image.borrowed or nth == 1
+    stream.synchronize()
+    cu.copy_batch(pairs, stream).wait()
+
+
+# ---- sources that are read during the call ----
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_arrays_are_read_during_the_call(stream, gate, count):
+    made, given = cu.DeviceBuffer.zeros(64, "u4"), numbers()
+    gate.hold(stream)
+    token = cu.copy_batch(
+        [(part, given[i * 64 // count :][: 64 // count]) for i, part in
+         enumerate(made.chunks(64 // count))],
+        stream,
+        source_access="during call",
+    )  # fmt: skip
+    given[:] = 9
+    assert token.reads == ()
+    assert len(token.writes) == count
+    assert len(made.borrows) == count
+    gate.open()
+    token.wait()
+    assert np.array_equal(made.to_numpy(), numbers())
+
+
+def test_what_can_be_read_during_the_call(stream, other, gate):
+    made = cu.DeviceBuffer.zeros(16, "u4", name="made")
+    image = cu.DeviceBuffer(64, "u4").reshape(8, 8)
+    read = lambda *pairs, on=stream: cu.copy_batch(pairs, on, source_access="during call")  # noqa: E731
+    # An array with gaps is copied first; bytes have no dtype of their own.
+    read((made[:8], numbers()[::8]), (made[8:].view("u1"), bytes(32))).wait()
+    assert made.to_numpy().tolist() == [*range(0, 64, 8), *[0] * 8]
+    for pair, error, match in (
+        ((made, made), TypeError, "is a buffer, which is read in stream order"),
+        ((made, numbers()), ValueError, "has 16 items, and the array of shape"),
+        ((made, numbers().astype("f4")), TypeError, "different dtypes"),
+        ((made, 3), TypeError, "int is neither a buffer"),
+        ((image[:, :2], np.zeros((8, 2), "u4")), ValueError, "needs items in one piece"),
+    ):
+        with pytest.raises(error, match=match) as caught:
+            read(pair)
+        assert caught.value.__notes__ == ["This is item 0 of the batch."]
+    with pytest.raises(TypeError, match="not a pair of a buffer and an array"):
+        read((numbers(), made))
+    with pytest.raises(ValueError, match="items 0 and 1 of the batch overlap"):
+        read((made[:8], numbers(8)), (made[4:12], numbers(8)))
+    with pytest.raises(ValueError, match="source_access is 'stream' or 'during call', not 'late'"):
+        cu.copy_batch([(made, made)], stream, source_access="late")
+    with pytest.raises(ValueError, match="legacy default stream the driver takes no batches"):
+        read((made, numbers(16)), on=cu.Stream.legacy())
     graph = cu.Graph()
-    with graph.capture(stream), pytest.raises(cu.CaptureError, match="copy_batch"):
-        cu.copy_batch([(made, given)], stream)
+    with graph.capture(stream), pytest.raises(cu.CaptureError):
+        read((made, numbers(16)))
+    gate.hold(other)
+    made[:4].fill_async(1, other)
+    with pytest.raises(cu.BufferBorrowedError, match=r"write .*'made'\[0:8\].* by copy_batch"):
+        read((made[8:], numbers(8)), (made[:8], numbers(8)))
+    gate.open()
+    assert read((made[:0], numbers(0))).done
+
+
+# ---- graphs ----
+
+
+def test_a_capture_has_a_node_for_each_copy(stream):
+    made, given = cu.DeviceBuffer.zeros(64, "u4"), cu.LockedBuffer.from_array(numbers())
+    image = cu.DeviceBuffer.zeros(64, "u4").reshape(8, 8)
+    pairs = [(made[:32], given[32:]), (made[32:], given[:32]), (image[:, :4], image[:, 4:])]
+    graph = cu.Graph()
+    with graph.capture(stream):
+        token = cu.copy_batch(pairs, stream)
+    assert [node.operation for node in graph.nodes] == ["copy_batch"] * 3
+    assert [len(token.reads), len(token.writes)] == [3, 3]
+    assert not made.borrowed
+    step = graph.instantiate()
+    step.launch(stream).wait()
+    assert made.to_numpy().tolist() == [*range(32, 64), *range(32)]
+    step[graph.nodes[0]].set(target=made[:32], source=given[:32])
+    step.launch(stream).wait()
+    assert made.to_numpy().tolist() == [*range(32), *range(32)]
+
+
+def test_what_a_capture_refuses(stream, other):
+    made, given = cu.DeviceBuffer.zeros(64, "u4"), cu.LockedBuffer.from_array(numbers())
+    graph = cu.Graph()
+    with graph.capture(stream):
+        made[:8].fill_async(1, stream)
+        other.wait(stream.record())
+        made[32:40].fill_async(1, other)
+        with pytest.raises(ValueError, match="items 0 and 1 of the batch overlap"):
+            cu.copy_batch([(made[:8], given[:8]), (made[4:12], given[:8])], stream)
+        with pytest.raises(cu.BufferBorrowedError) as caught:
+            cu.copy_batch([(made[:8], given[:8]), (made[32:40], given[:8])], stream)
+        stream.wait(other)
+    (note,) = caught.value.__notes__
+    assert note == "This is item 1 of the batch. Those before it are nodes of the graph."
+    assert [node.operation for node in graph.nodes] == ["fill_async", "fill_async", "copy_batch"]
+
+
+# ---- many items, devices, and orders ----
+
+
+@pytest.mark.parametrize("order", ["forwards", "backwards", "mixed"])
+def test_overlaps_are_found_in_any_order(stream, order):
+    """A batch in any order is accepted, and one item that overlaps another one is found."""
+    made, given = cu.DeviceBuffer.zeros(1000, "u4"), cu.DeviceBuffer.from_array(numbers(1000))
+    pairs = list(zip(made.chunks(10), given.chunks(10), strict=True))
+    places = {
+        "forwards": range(100),
+        "backwards": range(99, -1, -1),
+        "mixed": [i * 37 % 100 for i in range(100)],
+    }[order]
+    pairs = [pairs[i] for i in places]
+    cu.copy_batch(pairs, stream).wait()
+    assert np.array_equal(made.to_numpy(), numbers(1000))
+    for index in range(0, 100, 7):
+        wrong = pairs.copy()
+        wrong[index] = made[10 * places[index] : 10 * places[index] + 11], given[:11]
+        if places[index] < 99:
+            with pytest.raises(ValueError, match=f"items .*{index}.* of the batch overlap"):
+                cu.copy_batch(wrong, stream)
+        wrong[index] = cu.DeviceBuffer(4, "u4"), made[10 * places[(index + 1) % 100] + 3 :][:4]
+        with pytest.raises(ValueError, match="of the batch overlap"):
+            cu.copy_batch(wrong, stream)
+    assert not made.borrowed
+
+
+def test_a_hundred_thousand_items(stream):
+    count = 100_000
+    target, source = cu.DeviceBuffer.zeros(count, "u2"), cu.DeviceBuffer(count, "u2")
+    source.copy_from(np.arange(count, dtype="u2"))
+    cu.copy_batch(zip(target.chunks(1), source.chunks(1), strict=True), stream).wait()
+    assert np.array_equal(target.to_numpy(), np.arange(count, dtype="u2"))
 
 
 def test_two_devices(driver, stream):

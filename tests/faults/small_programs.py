@@ -885,6 +885,16 @@ def batches():
     image[:, 9].copy_from_async(given[:10], stream)
     stream.synchronize()
     assert items_of(work).tolist() == [*range(50, 100), *range(50)]
+    graph = cu.Graph()
+    with graph.capture(stream):
+        cu.copy_batch([(work[:50], given[:50]), (work[50:], given[50:])], stream)
+    graph.instantiate().launch(stream).wait()
+    assert items_of(work).tolist() == [*range(100)]
+    pairs = [(work[:50], numbers(50)), (work[50:], numbers(50))]
+    cu.copy_batch(pairs, stream, source_access="during call").wait()
+    cu.copy_batch([(work[:10], given[:10]), (work[10:20], given[:10])], cu.Stream.legacy())
+    stream.context.synchronize()
+    assert items_of(work).tolist() == [*range(10), *range(10), *range(20, 50), *range(50)]
     assert items_of(image).reshape(10, 10)[:, 9].tolist() == list(range(10))
 
 

@@ -80,6 +80,11 @@ def test_out_of_memory_gives_back_what_has_died(stream, gate):
     kept.close()
 
 
+def columns_of(buffer, first):
+    """Two columns of a buffer of 8 bytes, as a box."""
+    return buffer.reshape(2, 4)[:, first : first + 2]
+
+
 OPERATIONS = [
     ("cuMemcpyHtoDAsync_v2", lambda d, k, h, s: d.copy_from_async(h, s)),
     ("cuMemcpyHtoDAsync_v2", lambda d, k, h, s: d.copy_from_async(bytes(8), s)),
@@ -88,6 +93,23 @@ OPERATIONS = [
     ("cuMemcpyDtoHAsync_v2", lambda d, k, h, s: d.copy_to(bytearray(8))),
     ("cuMemcpyDtoDAsync_v2", lambda d, k, h, s: d.copy_from_async(k, s)),
     ("cuMemcpyAsync", lambda d, k, h, s: h.copy_from_async(bytes(8), s)),
+    (
+        "cuMemcpyBatchAsync",
+        lambda d, k, h, s: cu.copy_batch([(d[:4], h[4:]), (d[4:], h[:4])], s),
+    ),
+    (
+        "cuMemcpyAsync",  # the driver takes no batch on this stream
+        lambda d, k, h, s: cu.copy_batch([(d[:4], h[4:]), (d[4:], h[:4])], cu.Stream.legacy()),
+    ),
+    (
+        "cuMemcpy2DAsync_v2",
+        lambda d, k, h, s: columns_of(d, 2).copy_from_async(columns_of(k, 1), s),
+    ),
+    (
+        "cuMemcpy2DAsync_v2",
+        lambda d, k, h, s: cu.copy_batch([(columns_of(d, 0), columns_of(k, 1))], s),
+    ),
+    ("cuMemsetD2D8Async", lambda d, k, h, s: columns_of(d, 1).fill_async(1, s)),
     ("cuMemsetD8Async", lambda d, k, h, s: d.fill_async(1, s)),
     ("cuMemsetD8Async", lambda d, k, h, s: d.fill(1)),
     ("cuMemsetD2D32Async", lambda d, k, h, s: d.view("i8").fill_async(1, s)),

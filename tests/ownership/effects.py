@@ -111,6 +111,16 @@ class Copy:
         target.bytes[:] = source.bytes.copy()
 
 
+def all_of(copy):
+    """The effect of a batch on its targets and sources, in turn."""
+
+    def effect(*buffers):
+        for target, source in zip(buffers[::2], buffers[1::2], strict=True):
+            copy(target, source)
+
+    return effect
+
+
 @dataclass(eq=False)
 class Fill:
     item: Any  # the bytes of the item

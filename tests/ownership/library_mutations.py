@@ -43,6 +43,98 @@ MUTATIONS = [
         "access.stop = region.start + region.nbytes\n",
         "access.stop = min(region.start + region.nbytes + 1, region.memory.nbytes)\n",
     ),
+    # ---- boxes ----
+    (
+        "a box borrows the gaps between its rows",
+        "_region.aim_at",
+        "access.boxed = region.box is not NULL",
+        "access.boxed = False",
+    ),
+    (
+        "a part of a box begins where the box begins",
+        "Region.indexed",
+        "self.part_over(self.start + found.offset, count, self.dtype)",
+        "self.part_over(self.start, count, self.dtype)",
+    ),
+    (
+        "a copy takes the rows of its source for those of its target",
+        "describe_copy",
+        "&copy.to, &copy.of)",
+        "&copy.to, &copy.to)",
+    ),
+    (
+        "slices are a row too near",
+        "height_of",
+        "box.slice // box.pitch if",
+        "box.slice // box.pitch - 1 if",
+    ),
+    (
+        "a flat copy has one row less",
+        "_call_flat",
+        "copy.to.width, copy.to.rows\n",
+        "copy.to.width, copy.to.rows - 1\n",
+    ),
+    (
+        "a copy between contexts has one slice",
+        "_call_across",
+        "copy.to.rows, copy.to.slices",
+        "copy.to.rows, 1",
+    ),
+    (
+        "a box of an array is staged with gaps",
+        "_packed",
+        "packed.pitch, packed.slice = packed.width, packed.width * packed.rows",
+        "packed.slice = packed.width * packed.rows",
+    ),
+    (
+        "a copy of a box does not borrow its source",
+        "_copy_boxes",
+        "borrow(source, &accesses[1], OWN_READ)",
+        f"borrow(source, &accesses[1], {SHARED})",
+    ),
+    (
+        "a fill by slices goes by rows",
+        "fill_box_call",
+        "box.slice if by_slices else box.pitch",
+        "box.pitch",
+    ),
+    (
+        "a fill by copies leaves the last rows",
+        "_fill_by_copies",
+        "done < box.rows:",
+        "2 * done <= box.rows:",
+    ),
+    (
+        "a fill by copies leaves the slices",
+        "_fill_by_copies",
+        "done < box.slices:",
+        "False:",
+    ),
+    (
+        "a capture takes fills of several operations",
+        "fill_region",
+        "            refuse_several(&boxes, region)\n",
+        "            pass\n",
+    ),
+    (
+        "a capture takes blocking fills of boxes",
+        "fill_region",
+        "if stream.capture is not NULL and name == FILL_ASYNC:",
+        "if stream.capture is not NULL:",
+    ),
+    (
+        "boxes of one start are the same",
+        "check_pair",
+        "(target.start != source.start or target.steps != source.steps)",
+        "target.start != source.start",
+    ),
+    (
+        "a host view of a box ignores its strides",
+        "HostView.__enter__",
+        "self.borrowed, 0, self.buffer.steps)",
+        "self.borrowed)",
+    ),
+    # ---- copies ----
     (
         "a copy does not borrow its source",
         "copy_async",
@@ -111,9 +203,39 @@ MUTATIONS = [
     ),
     (
         "a batch does not borrow its sources",
-        "_copy_batch._queue",
-        "borrow(source, &accesses[2 * i + 1], OWN_READ)",
-        "borrow(target, &accesses[2 * i + 1], OWN_WRITE)",
+        "_put_plain",
+        "borrow(source, accesses + 1, OWN_READ)",
+        f"borrow(source, accesses + 1, {SHARED})",
+    ),
+    (
+        "a batch does not borrow the sources of its boxes",
+        "_put_box",
+        "borrow(source, &batch.accesses[batch.access_count + 1], OWN_READ)",
+        f"borrow(source, &batch.accesses[batch.access_count + 1], {SHARED})",
+    ),
+    (
+        "a batch leaves out its last copy",
+        "_call_plain",
+        "batch.sizes, batch.count, &batch",
+        "batch.sizes, batch.count - (batch.count > 2), &batch",
+    ),
+    (
+        "a batch whose boxes follow has no more than one of them",
+        "_call_all",
+        "range(batch.box_count)",
+        "range(min(batch.box_count, 1))",
+    ),
+    (
+        "a batch that the driver has begun is undone",
+        "_call_all",
+        "queued[0] |= i > 0",
+        "queued[0] = False",
+    ),
+    (
+        "single copies of a batch are undone after a failure",
+        "_call_plain",
+        "            break\n        queued[0] = True\n",
+        "            break\n",
     ),
     # ---- policies ----
     (
@@ -673,7 +795,7 @@ MUTATIONS = [
     ),
     (
         "an overlap of imports is copied",
-        "_is_plain",
+        "is_usual",
         "        and target.memory.state is not source.memory.state \\\n",
         "        and target.memory is not source.memory \\\n",
     ),

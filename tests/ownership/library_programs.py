@@ -795,12 +795,39 @@ class Program(BoxChoices):
         target, source = self.boxes_of(target, source)
         stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
         apart = target.memory is not source.memory and not (target.closed or source.closed)
-        if apart and stream and not blocking and not stream.model.in_capture and self.chance(0.2):
+        if apart and stream and not blocking and self.chance(0.2):
             self.note("copy in a batch", *told, cut, self.at(stream, self.streams))
-            self.keep(self.session.copy_in_a_batch(target, source, stream))
+            pairs = [(target, source)]
+            if target.nbytes and stream.place is place and not stream.model.in_capture:
+                self.add_pairs(pairs, place)
+            self.keep(self.session.copy_in_a_batch(pairs, stream))
             return
         self.note("copy", *told, cut, "blocking" * blocking, self.at(stream, self.streams))
         self.keep(self.session.copy(target, source, stream, blocking, inward))
+
+    def add_pairs(self, pairs, place):
+        """Add items to a batch. They write no memory that another item uses."""
+        if not any(buffer.goes_to(place) for buffer in self.buffers):
+            return
+        for _ in range(self.random.randrange(4)):
+            target, source = self.pick_buffer(place=place), self.pick_buffer(place=place)
+            if target.closed or source.closed:
+                continue
+            told = self.buffers.index(target), self.buffers.index(source)
+            if target.nbytes <= source.nbytes:
+                source, cut = self.like(source, target)
+            else:
+                target, cut = self.like(target, source)
+            if source is None or target is None or not target.nbytes:
+                continue
+            target, source = self.boxes_of(target, source)
+            written = {pair[0].memory.model for pair in pairs}
+            used = {buffer.memory.model for pair in pairs for buffer in pair}
+            to, of = target.memory.model, source.memory.model
+            if to is of or to in used or of in written:
+                continue
+            self.note("  and", *told, cut)
+            pairs.append((target, source))
 
     def like(self, buffer, other):
         """Make a part of a buffer with the dtype and the size of another buffer, or None."""

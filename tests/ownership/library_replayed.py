@@ -59,6 +59,7 @@ class ReplayedProgram:
         self.steps = (
             [self.fill] * 6
             + [self.copy] * 4
+            + [self.copy_box, self.copy_batch] * 2
             + [self.launch] * 2
             + [self.read] * 3
             + [self.view] * 2
@@ -106,11 +107,37 @@ class ReplayedProgram:
     def some(self, random: Random) -> Any:
         return random.choice(self.parts if random.random() < 0.8 else self.closable)
 
+    def some_box(self, random: Random, columns: int) -> Any:
+        """A box of 16 items: so many columns of 4."""
+        first = random.randint(0, 4 - columns)
+        return self.some(random).reshape(4, 4)[:, first : first + columns]
+
+    def some_bytes(self, random: Random) -> Any:
+        if random.random() < 0.3:
+            return self.some_box(random, random.randint(1, 3))
+        return self.some(random)
+
     def stream(self, random: Random) -> cu.Stream:
         return random.choice(self.streams)
 
     def fill(self, random: Random) -> None:
-        token = self.some(random).fill_async(random.randrange(9), self.stream(random))
+        token = self.some_bytes(random).fill_async(random.randrange(9), self.stream(random))
+        self.tokens[random.randrange(len(self.tokens))] = token
+
+    def copy_box(self, random: Random) -> None:
+        columns = random.randint(1, 3)
+        target, source = self.some_box(random, columns), self.some_box(random, columns)
+        target.copy_from_async(source, self.stream(random))
+
+    def copy_batch(self, random: Random) -> None:
+        pairs: list[tuple[Any, Any]] = []
+        for _ in range(random.randint(1, 4)):
+            columns = random.randint(1, 3)
+            if random.random() < 0.5:
+                pairs.append((self.some(random), self.some(random)))
+            else:
+                pairs.append((self.some_box(random, columns), self.some_box(random, columns)))
+        token = cu.copy_batch(pairs, self.stream(random))
         self.tokens[random.randrange(len(self.tokens))] = token
 
     def copy(self, random: Random) -> None:
@@ -123,13 +150,13 @@ class ReplayedProgram:
         self.some(random).to_numpy()
 
     def view(self, random: Random) -> None:
-        buffer = self.some(random)
+        buffer = self.some_bytes(random)
         if not isinstance(buffer, cu.DeviceBuffer):
             with buffer.read() if random.random() < 0.5 else buffer.write():
                 self.some(random).fill_async(1, self.stream(random))
 
     def lend(self, random: Random) -> None:
-        with self.some(random).lend(self.stream(random)):
+        with self.some_bytes(random).lend(self.stream(random)):
             self.some(random).fill_async(1, self.stream(random))
 
     def record(self, random: Random) -> None:

@@ -123,7 +123,7 @@ RAISED = {
 # The driver calls that queue work or wait. A refused call must make none of them.
 QUEUEING = (
     *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
-    "cuMemcpyPeerAsync",
+    *("cuMemcpyPeerAsync", "cuMemcpyBatchAsync"),
     *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
     *("cuMemcpy2DAsync_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeerAsync"),
     *("cuMemsetD2D8Async", "cuMemsetD2D16Async"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import oracle as model
-from effects import UNKNOWN, Copy, Fill, an_item, of_box
+from effects import UNKNOWN, Copy, Fill, all_of, an_item, of_box
 from oracle import CAPTURED, HELD, MEMORY_CLOSED, MUST_WAIT, OK
 from session import (
     FILL_BY_PARTS,
@@ -489,8 +489,10 @@ class BufferSession(PeerSession):
 
     # ---- operations ----
 
-    def _judge(self, stream, uses, blocking, of_array=False):
+    def _judge(self, stream, uses, blocking, of_array=False, more=()):
         """Judge an operation: the answer, the oracle's stream, and whether there is work to do.
+
+        `more` are uses that are only judged by their order, such as those of a batch's other items.
 
         The answer is the one after the waits that the policies insert.
 
@@ -529,7 +531,7 @@ class BufferSession(PeerSession):
             policies = [self.policy_of(buffer) for buffer in buffers]
             asked = self.oracle.judge(on, [buffer.use(mode) for buffer, mode in uses], policies)
             return frozenset({asked.answer, CAPTURED} - {OK, MUST_WAIT}), on, False
-        return self._judge_order(on, uses), on, True
+        return self._judge_order(on, [*uses, *more]), on, True
 
     def _judge_order(self, on, uses, policy=None, passive=False, lends=False):
         """The answer after the waits of a policy, by default of the policies in force."""
@@ -570,12 +572,13 @@ class BufferSession(PeerSession):
         effect(*(buffer for buffer, _ in uses))
         return node
 
-    def _operate(self, what, stream, uses, blocking, call, effect=None):
+    def _operate(self, what, stream, uses, blocking, call, effect=None, more=()):
         """Make an operation of the GPU. Returns whether it was accepted, and its token.
 
-        An operation without an `effect` is a copy from or to an array.
+        An operation without an `effect` is a copy from or to an array. For `more` see `_judge`.
         """
-        answer, on, something = self._judge(stream, uses, blocking, effect is None)
+        answer, on, something = self._judge(stream, uses, blocking, effect is None, more)
+        uses = [*uses, *more]
         buffers = [buffer for buffer, _ in uses]
         try:
             result = self.call(what, answer, call, *buffers)
@@ -636,14 +639,16 @@ class BufferSession(PeerSession):
         _, token = self._operate(method.__name__, stream, uses, blocking, call, effect)
         return token
 
-    def copy_in_a_batch(self, target, source, stream):
-        """Copy between two buffers by a batch of one item."""
-        # Parts of them would be kept alive by the token, which `give_back` and `into_raw` refuse.
-        pairs = [(target.real, source.real)]
-        uses = [(target, "write"), (source, "read")]
-        call = lambda: cu.copy_batch(pairs, **stream_option(stream))  # noqa: E731
-        effect = Copy(target.real.dtype)
-        _, token = self._operate("copy_batch", stream, uses, False, call, effect)
+    def copy_in_a_batch(self, pairs, stream):
+        """Copy between pairs of buffers. No memory that one of them writes is used by another."""
+        real = [(target.real, source.real) for target, source in pairs]
+        uses = [
+            use for target, source in pairs for use in ((target, "write"), (source, "read"))
+        ]  # fmt: skip
+        call = lambda: cu.copy_batch(real, **stream_option(stream))  # noqa: E731
+        copy = of_box(Copy(pairs[0][0].real.dtype), *pairs[0])
+        effect = copy if len(pairs) == 1 else all_of(copy)
+        _, token = self._operate("copy_batch", stream, uses[:2], False, call, effect, uses[2:])
         return token
 
     def fill(self, buffer, value, stream=None, blocking=False):

@@ -129,12 +129,14 @@ def _members_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterato
 
 
 def rows_of(kind: str) -> dict[str, Callable[[Any, World], Any]]:
-    """The calls of a kind of object, by name."""
-    return {
+    """The calls of a kind of object, by name: its methods, and functions that take it."""
+    of = KINDS[kind].of
+    calls = {
         member.row: call_of(member)
-        for member in members()[KINDS[kind].of].values()
+        for member in members()[of].values()
         if member.row not in EXCLUDED
     }
+    return calls | (FUNCTIONS if issubclass(getattr(cu, of, object), cu.Buffer) else {})
 
 
 def call_of(member: Member) -> Callable[[Any, World], Any]:
@@ -183,6 +185,15 @@ def _capture(graph: cu.Graph, w: World) -> None:
         w.pause()
         w.source.fill_async(1, stream)
 
+
+def _copy_batch(buffer: Any, w: World) -> None:
+    source, target = (each.reshape(buffer.shape) for each in (w.source, w.target))
+    half = len(buffer) // 2
+    cu.copy_batch([(buffer[:half], source[:half]), (target[half:], buffer[half:])], w.stream)
+
+
+# Functions that take several buffers.
+FUNCTIONS: dict[str, Callable[[Any, World], Any]] = {"copy_batch": _copy_batch}
 
 ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     # buffers
