@@ -287,6 +287,7 @@ cdef class Region:
         """
         cdef Region whole
         at = integer(index, "index")
+        self.usable()
         whole = of_present_size(self)
         if not 0 <= at <= len(whole):
             raise ValueError(f"cannot split {len(whole)} {_items_or_rows(whole)} at {at}")

@@ -457,3 +457,11 @@ def test_the_instructions_do_not_depend_on_the_rows(cls):
     assert (buffer.borrows[0].start, buffer.borrows[0].stop) == (0, rows * 8 - 4)
     stream.synchronize()
     assert not buffer.borrows
+
+
+def test_split_of_a_closed_buffer():
+    """The index is not looked at first: it counts rows, of which a closed buffer has none."""
+    buffer = cu.DeviceBuffer(16).reshape(8, 2)
+    buffer.close()
+    with pytest.raises(cu.BufferClosedError):
+        buffer.split_at(12)
