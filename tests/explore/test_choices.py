@@ -113,6 +113,28 @@ def test_work_behind_a_batch(cuda_device):
     assert compared(Driver(work), runs=1) == {(9, 7, 7, 30)}
 
 
+def test_copies_of_copy_batch(cuda_device):
+    """The order of the copies of `cu.copy_batch` is a choice."""
+    streams = [cu.Stream(), cu.Stream()]
+    source, *made = (cu.LockedBuffer.zeros(8) for _ in range(5))
+    source.fill(1)
+
+    def work():
+        first, second, *seen = made
+        for buffer in made:
+            buffer.fill(0)
+        with cu.ordering("unchecked"):
+            cu.copy_batch([(first, source), (second, source)], streams[0])
+            seen[0].copy_from_async(first, streams[1])
+            seen[1].copy_from_async(second, streams[1])
+        cu.Device(0).synchronize()
+        return tuple(int(each.to_numpy()[0]) for each in seen)
+
+    work()  # makes what later runs use again
+    # (1, 0) is seen only if the first copy comes first, and the second one after both reads.
+    assert compared(work) == {(0, 0), (1, 1), (1, 0), (0, 1)}
+
+
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
