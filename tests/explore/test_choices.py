@@ -537,17 +537,43 @@ def test_the_programs_own_memory_may_be_elsewhere_in_each_run(cuda_device):
     assert len(set(map(ctypes.addressof, places))) == len(places)
 
 
-def test_a_wait_for_work_that_is_done_orders_what_comes_behind(cuda_device):
-    """The first stream is idle when the host waits for it, if it waited for the other one first."""
+@pytest.fixture
+def nothing():
+    return FUNCTION(lambda _: None)
+
+
+def test_what_the_host_knows_orders_its_steps(cuda_device):
+    """The event's answer is known, because the host has waited for its stream.
+
+    The stream may be idle then, so the wait itself does not name the record.
+    """
 
     def work(driver):
+        event = driver._make("cuEventCreate", 2)
         driver.fill(0, 0, 1)
-        driver.fill(1, 1, 2)
-        for stream in (1, 0):
-            driver._call("cuStreamSynchronize", driver.streams[stream])
-        driver.fill(1, 0, 3)
+        driver._call("cuEventRecord", event, driver.streams[0])
+        driver.fill(1, 1, 1)
+        first = driver._do("ask", 1)
+        driver._call("cuStreamSynchronize", driver.streams[0])
+        second = driver._call("cuEventQuery", event)
+        driver._call("cuEventDestroy_v2", event)
+        return first, second
 
-    assert compared(Driver(work, buffers=2), runs=1) == {(3, 2)}
+    assert {result[:2] for result in compared(Driver(work))} == {(False, True), (True, True)}
+    assert not run_all(Driver(work)).redundant
+
+
+def test_work_is_behind_what_the_host_did_before(cuda_device, nothing):
+    """The function cannot run before the host has waited, because it is queued later."""
+
+    def work(driver):
+        for stream in range(2):
+            driver.fill(stream, stream, 1)
+        driver._call("cuStreamSynchronize", driver.streams[0])
+        driver._call("cuLaunchHostFunc", driver.streams[0], nothing, None)
+        driver._call("cuStreamSynchronize", driver.streams[0])
+
+    compared(Driver(work, buffers=2), runs=1)
 
 
 def test_a_kernel_that_lets_the_next_begin_is_two_steps(cuda_device):

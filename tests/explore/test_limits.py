@@ -28,8 +28,8 @@ LOOP = """.version 7.8
 {
     .reg .pred %p1; .reg .b32 %r<3>; .reg .b64 %rd1;
     ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [turns]; mov.u32 %r2, 0;
+    st.global.u32 [%rd1], %r1;
     again: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra again;
-    st.global.u32 [%rd1], %r2;
     ret;
 }
 """
