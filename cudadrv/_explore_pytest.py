@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 import re
 import sys
@@ -74,15 +75,19 @@ def explore_item(
 
 
 def replay_item(item: pytest.Item, nextitem: pytest.Item | None, script: str) -> Reports:
-    """Run a test once, so that it makes what later runs use, and then again with the script."""
+    """Run a test once, for what it makes for later runs, and then again with the script."""
     run = _repeated(item)
     driver = _explore._library()
     driver.cudadrvSoftExploreStart(0)
+    misfit = ""
     for text in (b"x", script.encode()):
         driver.cudadrvSoftExploreBegin(text, 0)
         reports = run()
-        driver.cudadrvSoftExploreEnd()
+        misfit = json.loads(driver.cudadrvSoftExploreEnd())["misfit"]
     driver.cudadrvSoftExploreStop()
+    if misfit:
+        why = f"the script does not fit this test: {misfit}. Has the test changed since?"
+        reports = [_failure(item, why)]
     return reports + _end_wider_fixtures(item, nextitem)
 
 

@@ -49,8 +49,17 @@ def missing_order(failure: Failure[Any]) -> Pair | None:
             first, second = known.get(names[earlier]), known.get(names[later])
             if first is not None and second is not None and second < first:
                 found.append(Pair(earlier, later))
-    # Choose the steps that are closest together: the search changed their order last.
-    return min(found, key=lambda pair: pair.later - pair.earlier, default=None)
+    if not found:
+        return None
+    # Choose the steps that are closest together: the search changed their order last. If the same
+    # stream should have made several steps before, choose its last one: a wait for it is enough.
+    nearest = min(found, key=lambda pair: pair.later - pair.earlier)
+    actor = failing[nearest.later].actor
+    return max(
+        pair
+        for pair in found
+        if pair.earlier == nearest.earlier and failing[pair.later].actor == actor
+    )
 
 
 def _identities(steps: list[Step]) -> list[tuple[int, str, str, int]]:
@@ -58,8 +67,8 @@ def _identities(steps: list[Step]) -> list[tuple[int, str, str, int]]:
     counts: Counter[tuple[int, str, str]] = Counter()
     names = []
     for step in steps:
-        # Streams without a name have another number in each run.
-        name = (step.actor, step.name, re.sub(r"Stream \d+", "Stream", step.what))
+        # Streams and graphs without a name have another number in each run.
+        name = (step.actor, step.name, re.sub(r"(Stream|graph) \d+", r"\1", step.what))
         names.append((*name, counts[name]))
         counts[name] += 1
     return names

@@ -100,6 +100,20 @@ def test_the_script_repeats_the_failure(run):
     run(text, "--cuda-schedule=replay", "--cuda-script=x").assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("x900:1", "the script has 901 choices, and the run came to *"),
+        ("x9", "choice 1 of the script is option 9, and there are only *"),
+    ],
+)
+def test_a_script_that_does_not_fit(run, script, words):
+    text = "@pytest.mark.cuda_allow('races')\ndef test_both(cuda_checked):\n    both((1, 2))\n"
+    result = run(text, "--cuda-schedule=replay", f"--cuda-script={script}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"the script does not fit this test: {words}"])
+
+
 def test_a_race_fails_a_test_with_right_results(run):
     result = run("def test_both(cuda_checked):\n    both((1, 1))\n", "--cuda-schedule=explore")
     result.assert_outcomes(failed=1)

@@ -75,15 +75,31 @@ def event_on_the_wrong_stream(right):
 
 def graph_before_its_input(right):
     with Streams() as s:
-        with cu.ordering("strict"), s.other.capture() as captured:
-            s.buffer.copy_to_async(s.target, s.other)
-        step = captured.graph.instantiate() if hasattr(captured, "graph") else captured
+        graph = cu.Graph()
+        graph.add_copy(s.target, s.buffer)
+        step = graph.instantiate()
         s.buffer.copy_from_async(s.source, s.one)
         if right:
             s.other.wait(s.one.record())
         step.launch(s.other)
         s.other.synchronize()
         step.close()
+        graph.close()
+        return np.array(s.target)[0] == 1
+
+
+def freed_while_another_stream_reads(right):
+    """As PyTorch's allocator does without record_stream: the memory is given out again."""
+    with Streams() as s, cu.DeviceBuffer.zeros(64, "f4", name="memory") as memory:
+        memory.copy_from_async(s.source, s.one)
+        s.other.wait(s.one.record())
+        memory.copy_to_async(s.target, s.other)
+        if right:
+            s.one.wait(s.other.record())
+        # The allocator of `one` takes the memory for its next tensor.
+        memory.fill_async(9, s.one)
+        s.one.synchronize()
+        s.other.synchronize()
         return np.array(s.target)[0] == 1
 
 
@@ -100,6 +116,8 @@ SHAPES = [
     read_before_it_has_arrived,
     used_again_too_early,
     event_on_the_wrong_stream,
+    graph_before_its_input,
+    freed_while_another_stream_reads,
     asked_once,
 ]
 
@@ -158,3 +176,21 @@ def test_the_missing_order_in_words(cuda_device):
     assert second.startswith("  fill_async on Stream 'one', queued at ")
     assert "Let Stream 'one' wait for the first one" in text
     assert explored.summary().endswith("and one of them fails")
+
+
+def test_the_wait_that_is_enough(cuda_device):
+    """Two operations of one stream should come first: a wait for the second one is told."""
+
+    def program():
+        with Streams() as s:
+            s.buffer.fill_async(7, s.one)
+            s.buffer.copy_from_async(s.source, s.one)
+            s.buffer.copy_to_async(s.target, s.other)
+            s.other.synchronize()
+            return np.array(s.target)[0] == 1
+
+    text = told_of(explore(lambda: bool(program()), judge).failure)
+    first, before, second = text.split("\n")[1:4]
+    assert first.startswith("  copy_from_async on Stream 'one', queued at ")
+    assert before == "before"
+    assert second.startswith("  copy_to_async on Stream 'other', queued at ")
