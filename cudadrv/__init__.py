@@ -51,6 +51,7 @@ from cudadrv._token import Token
 
 if TYPE_CHECKING:
     from cudadrv._arguments import Access, AccessWindow, access_window, read, shared, write
+    from cudadrv._arrays import Array
     from cudadrv._capture import GraphNode
     from cudadrv._driver_pool import DriverPool
     from cudadrv._exchange import from_cuda_array, from_dlpack
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     )
     from cudadrv._sharing import Receipt, Ticket
     from cudadrv._status import CUresult
+    from cudadrv._textures import Surface, Texture
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
 
     def __getattr__(name):
@@ -108,6 +110,7 @@ __all__ = [
     "Access",
     "AccessWindow",
     "Advice",
+    "Array",
     "Borrow",
     "Buffer",
     "BufferBorrowedError",
@@ -161,6 +164,8 @@ __all__ = [
     "ResultToken",
     "Stream",
     "StreamGroup",
+    "Surface",
+    "Texture",
     "Ticket",
     "Token",
     "UnifiedBuffer",

@@ -118,6 +118,7 @@ cdef str dimensions(const unsigned int *sizes)
 
 cdef enum:
     FEW_ARGUMENTS = 16      # how many arguments are packed on the stack
+    MOST_OPERANDS = 2       # of one argument: a texture has its memory, and its object
     FEW_WORDS = 32          # how many 8-byte words of values are packed on the stack
     WIDEST = 4096           # the most bytes of arguments if the parameters are not known
     ARRAYS = 1              # what `pack` returns if there are arrays among the arguments
@@ -142,6 +143,7 @@ cdef struct Packed:
     unsigned char *values   # the block, or what `pointers` point to
     Operand *operands
     Py_ssize_t operand_count
+    bint handles            # there is a texture or a surface
     PyObject *borrows       # the tuple `borrows` of the launch, while `pack` runs
     const CUaccessPolicyWindow *window      # set only if the shape is `windowed`
 
@@ -149,7 +151,7 @@ cdef struct Packed:
 cdef struct Frame:
     # Memory on the stack for a few arguments.
     unsigned long long values[FEW_WORDS]
-    Operand operands[FEW_ARGUMENTS]
+    Operand operands[FEW_ARGUMENTS * MOST_OPERANDS]
     void *pointers[FEW_ARGUMENTS]   # only for nodes of graphs: see `point_to_values`
 
 
@@ -171,6 +173,7 @@ cdef int put_other(
 cdef Region add_written(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, object value,
     Py_ssize_t argument, Packed *packed)
+cdef bint add_handle(object value, Py_ssize_t argument, Packed *packed) except -1
 cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
 cdef object of_present_sizes(object uses)
@@ -216,7 +219,7 @@ cdef inline int pack(
     """
     cdef Py_ssize_t i
     cdef unsigned char *place
-    packed.operand_count, packed.borrows = 0, <PyObject *>borrows
+    packed.operand_count, packed.handles, packed.borrows = 0, False, <PyObject *>borrows
     if unlikely(signature.count < 0):
         if pack_unknown(signature, arguments, count, packed):
             return ARRAYS

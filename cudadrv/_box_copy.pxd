@@ -5,6 +5,10 @@ from cudadrv._engine cimport own_box
 from cudadrv._region cimport Region
 
 
+cdef enum:
+    MOST_PITCH = 0x7fffffff     # MAX_PITCH of every device up to now
+
+
 cdef struct BoxCopy:
     CUdeviceptr target
     CUdeviceptr source

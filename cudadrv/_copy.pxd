@@ -24,7 +24,7 @@ cdef enum:
 cdef bint are_apart(Region target, Region source) noexcept
 cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1
-cdef Token nothing_to_do(int name, Stream stream, Region source, Region target)
+cdef Token nothing_to_do(int name, Stream stream, object source, object target)
 cdef Region device_side_of(Region target, Region source)
 cdef Stream blocking_stream(Stream stream, Region region)
 cdef Token copy_async(int name, Region target, Region source, object stream, str method)
@@ -32,6 +32,7 @@ cdef Stream current_stream(object stream, Region region, str method)
 cdef Stream stream_of_copy(Region target, Region source, object stream)
 cdef int check_pair(Region target, Region source) except -1
 cdef int refuse_no_stream(str method) except -1
+cdef int find_lost(Context context) except -1
 cdef int refuse_apart(Region target, Region source) except -1
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1
 

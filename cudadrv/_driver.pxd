@@ -79,6 +79,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE
         CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE
         CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT
+        CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT
+        CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT
         CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
         CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
         CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED
@@ -192,6 +194,62 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_MEMORYTYPE_HOST
         CU_MEMORYTYPE_DEVICE
         CU_MEMORYTYPE_UNIFIED
+        CU_MEMORYTYPE_ARRAY
+    ctypedef struct CUarray_st:
+        pass
+    ctypedef CUarray_st *CUarray
+    ctypedef struct CUmipmappedArray_st:
+        pass
+    ctypedef CUmipmappedArray_st *CUmipmappedArray
+    ctypedef unsigned long long CUtexObject
+    ctypedef unsigned long long CUsurfObject
+    ctypedef enum CUarray_format:
+        CU_AD_FORMAT_UNSIGNED_INT8
+        CU_AD_FORMAT_UNSIGNED_INT16
+        CU_AD_FORMAT_UNSIGNED_INT32
+        CU_AD_FORMAT_SIGNED_INT8
+        CU_AD_FORMAT_SIGNED_INT16
+        CU_AD_FORMAT_SIGNED_INT32
+        CU_AD_FORMAT_HALF
+        CU_AD_FORMAT_FLOAT
+    enum:
+        CUDA_ARRAY3D_LAYERED
+        CUDA_ARRAY3D_SURFACE_LDST
+        CUDA_ARRAY3D_CUBEMAP
+        CUDA_ARRAY3D_TEXTURE_GATHER
+        CU_TRSF_READ_AS_INTEGER
+        CU_TRSF_NORMALIZED_COORDINATES
+        CU_TRSF_SRGB
+        CU_TRSF_SEAMLESS_CUBEMAP
+    ctypedef struct CUDA_ARRAY3D_DESCRIPTOR:
+        size_t Width
+        size_t Height
+        size_t Depth
+        CUarray_format Format
+        unsigned int NumChannels
+        unsigned int Flags
+    ctypedef enum CUaddress_mode:
+        CU_TR_ADDRESS_MODE_WRAP
+        CU_TR_ADDRESS_MODE_CLAMP
+        CU_TR_ADDRESS_MODE_MIRROR
+        CU_TR_ADDRESS_MODE_BORDER
+    ctypedef enum CUfilter_mode:
+        CU_TR_FILTER_MODE_POINT
+        CU_TR_FILTER_MODE_LINEAR
+    ctypedef struct CUDA_RESOURCE_DESC:
+        pass
+    ctypedef struct CUDA_TEXTURE_DESC:
+        CUaddress_mode addressMode[3]
+        CUfilter_mode filterMode
+        unsigned int flags
+        unsigned int maxAnisotropy
+        CUfilter_mode mipmapFilterMode
+        float mipmapLevelBias
+        float minMipmapLevelClamp
+        float maxMipmapLevelClamp
+        float borderColor[4]
+    ctypedef struct CUDA_RESOURCE_VIEW_DESC:
+        pass
     ctypedef struct CUDA_KERNEL_NODE_PARAMS:
         CUfunction func
         unsigned int gridDimX
@@ -214,27 +272,43 @@ cdef extern from "cudadrv/driver.h" nogil:
         size_t WidthInBytes
         size_t Height
     ctypedef struct CUDA_MEMCPY3D:
+        size_t srcXInBytes
+        size_t srcY
+        size_t srcZ
         CUmemorytype srcMemoryType
         const void *srcHost
         CUdeviceptr srcDevice
+        CUarray srcArray
         size_t srcPitch
         size_t srcHeight
+        size_t dstXInBytes
+        size_t dstY
+        size_t dstZ
         CUmemorytype dstMemoryType
         void *dstHost
         CUdeviceptr dstDevice
+        CUarray dstArray
         size_t dstPitch
         size_t dstHeight
         size_t WidthInBytes
         size_t Height
         size_t Depth
     ctypedef struct CUDA_MEMCPY3D_PEER:
+        size_t srcXInBytes
+        size_t srcY
+        size_t srcZ
         CUmemorytype srcMemoryType
         CUdeviceptr srcDevice
+        CUarray srcArray
         CUcontext srcContext
         size_t srcPitch
         size_t srcHeight
+        size_t dstXInBytes
+        size_t dstY
+        size_t dstZ
         CUmemorytype dstMemoryType
         CUdeviceptr dstDevice
+        CUarray dstArray
         CUcontext dstContext
         size_t dstPitch
         size_t dstHeight
@@ -678,6 +752,29 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUcontext context, CUdeviceptr *address, size_t nbytes, unsigned int flags)
     CUresult in_cuMemHostAlloc "cudadrv_in_cuMemHostAlloc"(
         CUcontext context, void **address, size_t nbytes, unsigned int flags)
+    CUresult in_cuArray3DCreate "cudadrv_in_cuArray3DCreate"(
+        CUcontext context, CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *described) noexcept
+    CUresult in_cuArrayDestroy "cudadrv_in_cuArrayDestroy"(
+        CUcontext context, CUarray array) noexcept
+    CUresult in_cuMipmappedArrayCreate "cudadrv_in_cuMipmappedArrayCreate"(
+        CUcontext context, CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *described,
+        unsigned int levels) noexcept
+    CUresult in_cuMipmappedArrayGetLevel "cudadrv_in_cuMipmappedArrayGetLevel"(
+        CUcontext context, CUarray *level, CUmipmappedArray array, unsigned int number) noexcept
+    CUresult in_cuMipmappedArrayDestroy "cudadrv_in_cuMipmappedArrayDestroy"(
+        CUcontext context, CUmipmappedArray array) noexcept
+    CUresult in_cuTexObjectCreate "cudadrv_in_cuTexObjectCreate"(
+        CUcontext context, CUtexObject *texture, const CUDA_RESOURCE_DESC *resource,
+        const CUDA_TEXTURE_DESC *reading, const CUDA_RESOURCE_VIEW_DESC *view) noexcept
+    CUresult in_cuTexObjectDestroy "cudadrv_in_cuTexObjectDestroy"(
+        CUcontext context, CUtexObject texture) noexcept
+    CUresult in_cuSurfObjectCreate "cudadrv_in_cuSurfObjectCreate"(
+        CUcontext context, CUsurfObject *surface, const CUDA_RESOURCE_DESC *resource) noexcept
+    CUresult in_cuSurfObjectDestroy "cudadrv_in_cuSurfObjectDestroy"(
+        CUcontext context, CUsurfObject surface) noexcept
+    CUresult in_cuDeviceGetTexture1DLinearMaxWidth "cudadrv_in_cuDeviceGetTexture1DLinearMaxWidth"(
+        CUcontext context, size_t *texels, CUarray_format format, unsigned int channels,
+        CUdevice device) noexcept
     CUresult in_cuMemHostRegister "cudadrv_in_cuMemHostRegister"(
         CUcontext context, void *address, size_t bytes, unsigned int flags)
     CUresult in_cuMemHostUnregister "cudadrv_in_cuMemHostUnregister"(

@@ -18,12 +18,13 @@ from types import ModuleType
 LIBRARY = "_compiled" + EXTENSION_SUFFIXES[0]
 NAMES = frozenset(
     """
-    _arguments _box _box_copy _buffer _buffers _capture _closing _conditions _copy _copy_batch
-    _copy_node _custom _device _dlpack _driver _driver_pool _engine _errors _event _exchange
-    _fill _fill_node _foreign _graph _graph_changes _growing _in_place _joined _kernel _kinds
-    _launch_node _library _limits _loan _managed _memory _memory_kinds _migrations _module
-    _names _node _offload _opening _operation _ordering _peers _place _pool _refusal _region
-    _release _segment _sharing _site _staging _stream _token _virtual _waits
+    _arguments _array_copy _array_memory _array_staging _arrays _box _box_copy _buffer _buffers
+    _capture _closing _conditions _copy _copy_batch _copy_node _custom _device _dlpack _driver
+    _driver_pool _engine _errors _event _exchange _fill _fill_node _foreign _graph
+    _graph_changes _growing _in_place _joined _kernel _kinds _launch_node _library _limits
+    _loan _managed _memory _memory_kinds _migrations _module _names _node _offload _opening
+    _operation _ordering _peers _place _pool _refusal _region _release _segment _sharing _site
+    _staging _stream _textures _token _virtual _waits
     """.split()  # noqa: SIM905
 )
 
@@ -34,6 +35,7 @@ INITIALIZED: dict[str, ModuleType] = {}
 # The modules that `cudadrv` imports on first use, and the public names that they define.
 LATER = {
     "_arguments": "Access AccessWindow access_window read shared write",
+    "_arrays": "Array",
     "_capture": "GraphNode",
     "_driver_pool": "DriverPool",
     "_exchange": "from_cuda_array from_dlpack",
@@ -54,6 +56,7 @@ LATER = {
     "_records": "Advice Borrow DriverInfo DriverPoolStats Link LiveBuffer PoolStats",
     "_sharing": "Receipt Ticket",
     "_status": "CUresult",
+    "_textures": "Surface Texture",
 }
 
 

@@ -23,6 +23,7 @@ COUNTED_AS = {
     "page-locked": "host",
     "managed": "managed",
     "registered": "registered",
+    "array": "arrays",
 }
 
 OTHER_THREADS_S = 0.3  # how long other threads may take to drop their references

@@ -42,6 +42,7 @@ cdef struct KindRow:
     # nothing is freed.
     CUresult (*free)(CUcontext context, CUdeviceptr address, CUstream stream) noexcept nogil
     bint never_blocks
+    bint later              # `close` leaves it to the queue, because nobody waits for its memory
     # In the queue of dead memory, some kinds have a pointer to a struct in place of the address.
     # `drop` frees the struct, and `first_byte` returns the address of the memory's first byte.
     void (*drop)(CUdeviceptr address) noexcept nogil
@@ -68,11 +69,15 @@ cdef MemoryKind SHARED      # device memory that other processes may have mapped
 cdef MemoryKind REGISTERED  # page-locked memory that other processes can map
 cdef MemoryKind IN_PLACE    # memory of the program that was page-locked where it is
 cdef MemoryKind OPENED      # device memory of another process
+cdef MemoryKind ARRAY       # an array, as textures read it; its address is the CUarray
+cdef MemoryKind MIPMAPS     # a mipmapped array; its address is the CUmipmappedArray
 # Not memory, but freeing it may block, too, or has to be done later:
 cdef MemoryKind CODE        # a loaded module; its address is the CUmodule
 cdef MemoryKind EXECUTABLE  # an executable graph with conditions; its address is the CUgraphExec
 cdef MemoryKind GRAPH       # a graph; its address is the CUgraph
 cdef MemoryKind EVENT       # an event; its address is the CUevent
+cdef MemoryKind TEXTURE     # a texture object; its address is the CUtexObject
+cdef MemoryKind SURFACE     # a surface object; its address is the CUsurfObject
 
 
 cdef MemoryKind kind_called(str word) except? NULL

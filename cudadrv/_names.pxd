@@ -15,6 +15,8 @@ cdef extern from "cudadrv/operations.h" nogil:
         COPY_TO
         COPY_FROM_ASYNC
         COPY_TO_ASYNC
+        ARRAY_FROM_ASYNC
+        ARRAY_TO_ASYNC
         COPY_BATCH
         COPY_OF_BATCH
         FILL

@@ -15,6 +15,7 @@ from cudadrv._token cimport Token
 
 cdef object array_of(object source, Region target)
 cdef object target_array(object target, Region source)
+cdef object as_array(object ordinary)
 
 
 # The arguments of an operation that copies between a buffer and a stage. The struct must not move
@@ -62,6 +63,8 @@ cdef void note_use(StageUse *use, Operation *operation, StagedCopy *copy) noexce
 cdef int refuse_early(int name, Region region, Stream stream) except -1
 
 
+cdef size_t chunk_size() noexcept
+cdef void fill_stage(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil
 cdef bint is_worth_chunks(size_t nbytes) noexcept nogil
 cdef int copy_chunks(Region region, char *ordinary, Stream stream, int name) except -1
 cdef int copy_on_host(char *block, char *ordinary, size_t nbytes, bint inward) except -1

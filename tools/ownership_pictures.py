@@ -317,6 +317,36 @@ def batch() -> Picture:
     return picture
 
 
+def textures() -> Picture:
+    picture = Picture(
+        "textures",
+        "The levels of an array are borrowed apart",
+        "An array with three levels. Level 0 is being written on stream. On other, a launch with a "
+        "texture over level 1 and a copy into level 2 are accepted. A launch with a texture over "
+        "the whole array is refused, because it would read level 0.",
+        196,
+    )
+    left, top = 40, 44
+    picture.code(left, 30, "array, with mipmaps=3")
+    picture.bar(left, left + 150, top + 60, "write", "level 0", height=120)
+    picture.text(left + 75, top + 84, "written by stream", anchor="middle", size=12)
+    picture.bar(left + 162, left + 237, top + 30, "read", "level 1", height=60)
+    picture.bar(left + 249, left + 287, top + 15, "free", "2", height=30)
+    picture.code(left + 330, 30, "on other:")
+    for row, (good, call, why) in enumerate(
+        (
+            (True, "kernel.launch(..., cu.Texture(array.level(1)))", "reads level 1"),
+            (False, "kernel.launch(..., cu.Texture(array))", "would read level 0, too"),
+            (True, "array.level(2).copy_from_async(frames)", "writes level 2"),
+        )
+    ):
+        y, color = top + 12 + 44 * row, GOOD if good else BAD
+        picture.text(left + 330, y, "✓" if good else "✗", color=color, bold=True)
+        picture.code(left + 350, y, call, color=color)
+        picture.text(left + 350, y + 17, why, size=12)
+    return picture
+
+
 def view() -> Picture:
     picture = Picture(
         "view",
@@ -569,6 +599,7 @@ PICTURES = (
     ranges,
     boxes,
     batch,
+    textures,
     view,
     legacy,
     loan,

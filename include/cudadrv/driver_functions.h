@@ -131,6 +131,18 @@ CUDADRV_FUNCTION(cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *copy, CUstream str
 CUDADRV_FUNCTION(cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream))
 CUDADRV_FUNCTION(cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))
 
+/* arrays, textures, surfaces */
+CUDADRV_FUNCTION(cuArray3DCreate, 3020, (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *described), (array, described))
+CUDADRV_FUNCTION(cuArrayDestroy, 2000, (CUarray array), (array))
+CUDADRV_FUNCTION(cuMipmappedArrayCreate, 5000, (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *described, unsigned int levels), (array, described, levels))
+CUDADRV_FUNCTION(cuMipmappedArrayGetLevel, 5000, (CUarray *level, CUmipmappedArray array, unsigned int number), (level, array, number))
+CUDADRV_FUNCTION(cuMipmappedArrayDestroy, 5000, (CUmipmappedArray array), (array))
+CUDADRV_FUNCTION(cuTexObjectCreate, 5000, (CUtexObject *texture, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *reading, const CUDA_RESOURCE_VIEW_DESC *view), (texture, resource, reading, view))
+CUDADRV_FUNCTION(cuTexObjectDestroy, 5000, (CUtexObject texture), (texture))
+CUDADRV_FUNCTION(cuSurfObjectCreate, 5000, (CUsurfObject *surface, const CUDA_RESOURCE_DESC *resource), (surface, resource))
+CUDADRV_FUNCTION(cuSurfObjectDestroy, 5000, (CUsurfObject surface), (surface))
+CUDADRV_FUNCTION(cuDeviceGetTexture1DLinearMaxWidth, 11010, (size_t *texels, CUarray_format format, unsigned int channels, CUdevice device), (texels, format, channels, device))
+
 /* fills */
 CUDADRV_FUNCTION(cuMemsetD8Async, 3020, (CUdeviceptr target, unsigned char value, size_t count, CUstream stream), (target, value, count, stream))
 CUDADRV_FUNCTION(cuMemsetD16Async, 3020, (CUdeviceptr target, unsigned short value, size_t count, CUstream stream), (target, value, count, stream))

@@ -20,6 +20,8 @@ enum cudadrv_node {
     OPERATION(COPY_TO, "copy_to", NO_NODE)                                                         \
     OPERATION(COPY_FROM_ASYNC, "copy_from_async", COPY_NODE)                                       \
     OPERATION(COPY_TO_ASYNC, "copy_to_async", COPY_NODE)                                           \
+    OPERATION(ARRAY_FROM_ASYNC, "copy_from_async", OTHER_NODE) /* copies of arrays */              \
+    OPERATION(ARRAY_TO_ASYNC, "copy_to_async", OTHER_NODE)                                         \
     OPERATION(COPY_BATCH, "copy_batch", NO_NODE)                                                   \
     OPERATION(COPY_OF_BATCH, "copy_batch", COPY_NODE) /* one of its copies, in a capture */        \
     OPERATION(FILL, "fill", NO_NODE)                                                               \

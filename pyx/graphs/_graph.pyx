@@ -17,6 +17,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 
 from cudadrv._arguments cimport Room, new_room
+from cudadrv._arrays cimport region_behind
 from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
     MOST_RAWS, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
@@ -265,7 +266,7 @@ cdef Region _region_at(tuple buffers, own_access *access, Py_ssize_t *found):
     cdef Region region
     cdef Py_ssize_t i
     for i in range(found[0], len(buffers)):
-        region = buffers[i]
+        region = region_behind(buffers[i])
         if region.memory is not None and region.memory.state is access.memory \
                 and region.start == access.start and region.nbytes == access.stop - access.start:
             found[0] = i + 1
@@ -995,13 +996,14 @@ cdef tuple _drawn(Graph graph):
     return graph.label, steps, sorted(edges)
 
 
-cdef tuple _names_in_pictures(tuple regions):
+cdef tuple _names_in_pictures(tuple buffers):
     from cudadrv._graph_picture import Used
     cdef Region region
     found = []
-    for region in regions:
+    for buffer in buffers:
+        region = region_behind(buffer)
         full = region.describe()
-        name = type(region).__name__
+        name = type(buffer).__name__
         rest = full[len(name):]
         if region.name is not None:
             name, rest = region.name, rest[len(repr(region.name)) + 1:]

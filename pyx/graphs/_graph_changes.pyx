@@ -15,6 +15,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from cudadrv._arguments cimport Frame
+from cudadrv._arrays cimport region_behind
 from cudadrv._buffers cimport new_buffer
 from cudadrv._capture cimport MOST_RAWS, DriverGraph, GraphNode, Holdings, new_holdings
 from cudadrv._copy_node cimport change_copy
@@ -595,7 +596,8 @@ cdef bint _fits_in_place(Uses uses, GraphNode old, GraphNode new) noexcept:
 
 cdef int _refuse_other_context(ExecutableGraph executable, GraphNode node) except -1:
     cdef Region region
-    for region in node.reads + node.writes:
+    for used in node.reads + node.writes:
+        region = region_behind(used)
         if not region.portable and region.memory is not None \
                 and region.memory.context is not executable.context:
             raise ValueError(f"{region.describe()} belongs to {region.memory.context!r}, and"

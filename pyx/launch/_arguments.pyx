@@ -40,6 +40,7 @@ from cudadrv._region cimport (
     pointer_of,
 )
 from cudadrv._stream cimport Stream
+from cudadrv._textures cimport Handle
 
 from cudadrv._errors import CudaError
 from cudadrv._ptx import Parameter as Listed
@@ -708,6 +709,7 @@ cdef Room room_on_heap(
     cdef size_t nbytes = signature.nbytes if known else WIDEST
     cdef Room room
     nbytes += -nbytes % ALIGNED
+    uses *= MOST_OPERANDS
     room = new_room(nbytes + count * sizeof(void *) + uses * sizeof(Operand))
     use_block(packed, <unsigned char *>room.start, signature.nbytes)
     packed.operands = <Operand *>(packed.values + nbytes)
@@ -775,11 +777,13 @@ cdef int pack_borrows(
     """The part of `pack` that adds the buffers in ``borrows`` to the operands."""
     for i, each in enumerate(<tuple>packed.borrows):
         if add_operand(each, -1 - i, packed) is None \
-                and add_written(signature, arguments, count, each, -1 - i, packed) is None:
+                and add_written(signature, arguments, count, each, -1 - i, packed) is None \
+                and not add_handle(each, -1 - i, packed):
             if is_array(each):
                 return ARRAYS
             raise TypeError("borrows takes buffers, or read(buffer), write(buffer) and"
-                            f" shared(buffer), not {type(each).__name__}")
+                            " shared(buffer), textures and surfaces, not"
+                            f" {type(each).__name__}")
     return 0
 
 
@@ -788,9 +792,44 @@ cdef int put_other(
 ) except -1:
     """Write an argument for which `put_number` and `put_buffer` are not enough."""
     cdef unsigned char *place = packed.values + signature.parameters[index].offset
-    if not _put_written(signature, arguments, signature.count, index, packed, place):
+    if not _put_written(signature, arguments, signature.count, index, packed, place) \
+            and not _put_handle(signature, index, <object>arguments[index], packed, place):
         _put_value(signature, index, <object>arguments[index], place)
     return 0
+
+
+cdef bint _put_handle(
+    Signature signature, Py_ssize_t index, object value, Packed *packed, unsigned char *place
+) except -1:
+    """As `put_buffer`, for a texture or a surface. Returns False for other values."""
+    cdef Parameter *parameter
+    if not add_handle(value, index, packed):
+        return False
+    if signature.count >= 0:
+        parameter = &signature.parameters[index]
+        if parameter.nbytes != sizeof(uint64_t) or parameter.kind in (b"f", b"S"):
+            refuse_argument(signature, index, value, "the parameter is no handle of 64 bits")
+    check_region((<Handle>value).region)
+    check_region((<Handle>value).object)
+    (<uint64_t *>place)[0] = (<Handle>value).object.memory.address
+    return True
+
+
+cdef bint add_handle(object value, Py_ssize_t argument, Packed *packed) except -1:
+    """Add the operands of an argument that is a texture or a surface: what the kernel uses through
+    it, and the object of the driver. Returns False for other values.
+    """
+    cdef Operand *operand = &packed.operands[packed.operand_count]
+    cdef Handle handle
+    if not isinstance(value, Handle):
+        return False
+    handle = value
+    handle.usable()
+    operand[0] = Operand(<PyObject *>handle.region, argument, handle.mode, False)
+    operand[1] = Operand(<PyObject *>handle.object, argument, OWN_SHARED, False)
+    packed.operand_count += MOST_OPERANDS
+    packed.handles = True
+    return True
 
 
 cdef bint _put_written(
@@ -873,7 +912,8 @@ cdef int pack_unknown(
         packed.pointers[i] = packed.values + at
         if at + sizeof(CUdeviceptr) <= WIDEST \
                 and (put_buffer(signature, i, each, packed, packed.values + at)
-                     or _put_written(signature, arguments, count, i, packed, packed.values + at)):
+                     or _put_written(signature, arguments, count, i, packed, packed.values + at)
+                     or _put_handle(signature, i, each, packed, packed.values + at)):
             at += ALIGNED
             continue
         if is_array(each):
@@ -910,6 +950,8 @@ def buffers_in(tuple uses, bint written):
                 found.append(region_in(value))
         elif written and is_region(value):
             found.append(value)
+        elif isinstance(value, Handle) and (<Handle>value).mode == mode:
+            found.append((<Handle>value).source)
     return tuple(found)
 
 

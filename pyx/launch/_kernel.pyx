@@ -12,11 +12,10 @@ from libc.limits cimport INT_MAX
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
-    FEW_ARGUMENTS, Frame, Operand, Packed, Room, Shape, Takes, add_attributes, add_operand,
-    add_written,
-    check_block, check_shape, check_shared, describe_operand, dimensions, fill_shape, limits_of,
-    new_room, new_signature, of_present_sizes, pack, product_of, region_of, room_for,
-    with_regions,
+    FEW_ARGUMENTS, Frame, Operand, Packed, Room, Shape, Takes, add_attributes, add_handle,
+    add_operand, add_written, check_block, check_shape, check_shared, describe_operand, dimensions,
+    fill_shape, limits_of, new_room, new_signature, of_present_sizes, pack, product_of, region_of,
+    room_for, with_regions,
 )
 from cudadrv._capture cimport GraphNode
 from cudadrv._device cimport Context
@@ -53,6 +52,7 @@ from cudadrv._peers cimport access_ends, refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region
 from cudadrv._stream cimport Stream, check_stream, stream_for
+from cudadrv._textures cimport Handle
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._arguments import buffers_in
@@ -118,7 +118,8 @@ cdef class Kernel:
             writing, unless it is wrapped in `cudadrv.read`, `write` or `shared`. Other values: int,
             float, bool; NumPy scalars and 0-dimensional arrays; ctypes values; an address as an
             int, whose memory is not borrowed; NumPy arrays in `In`, `Out` or `InOut`, which are
-            copied to the device and back.
+            copied to the device and back; a `Texture`, whose memory is borrowed for reading, and a
+            `Surface`, whose array is borrowed for writing.
         stream : Stream, optional
             Default: the current stream of a ``with stream:`` block; without one, a TypeError.
         shared_bytes : int, optional
@@ -656,7 +657,8 @@ cdef object _launch(
         more = _add_attributes(kernel, &shape, &packed, attributes, more)
     room = room_for(kernel.signature, count, more, cooperative, &frame, &packed)
     arrays = pack(kernel.signature, arguments, count, more, &packed)
-    if likely(not arrays and packed.operand_count <= FEW_USES and found.capture is NULL):
+    if likely(not arrays and packed.operand_count <= FEW_USES and found.capture is NULL
+              and not packed.handles):
         token = launch_packed(kernel, &shape, &packed, found, None)
     else:
         if arrays:
@@ -758,17 +760,19 @@ cdef Token _launch_captured(
     for i in range(packed.operand_count):
         fixed.operands[i] = packed.operands[i]
         at = packed.operands[i].argument
-        region = region_of(uses[at if at >= 0 else count - 1 - at])
-        fixed.operands[i].region = <PyObject *>region
+        use = uses[at if at >= 0 else count - 1 - at]
+        if not isinstance(use, Handle):     # a texture has a region that never grows
+            region = region_of(use)
+            fixed.operands[i].region = <PyObject *>region
     return launch_packed(kernel, shape, &fixed, stream, uses)
 
 
 cdef Py_ssize_t _count_borrows(Packed *packed) noexcept:
-    """Return how many operands are items of `borrows`."""
+    """Return how many items `borrows` has, of which each has at least one operand."""
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t i
     for i in range(packed.operand_count):
-        count += packed.operands[i].argument < 0
+        count = max(count, -packed.operands[i].argument)
     return count
 
 
@@ -841,10 +845,11 @@ cdef int _ask_without_arrays(
     variables = kernel.variables
     packed.operand_count, packed.borrows = 0, <PyObject *>more
     for i in range(count):
-        if add_operand(<object>arguments[i], i, packed) is None:
+        if add_operand(<object>arguments[i], i, packed) is None \
+                and not add_handle(<object>arguments[i], i, packed):
             add_written(kernel.signature, arguments, count, <object>arguments[i], i, packed)
     for i, each in enumerate(more):
-        if add_operand(each, -1 - i, packed) is None:
+        if add_operand(each, -1 - i, packed) is None and not add_handle(each, -1 - i, packed):
             add_written(kernel.signature, arguments, count, each, -1 - i, packed)
     cdef Room room = new_room((packed.operand_count + len(variables) + 1) * sizeof(own_access))
     cdef own_access *accesses = <own_access *>room.start

@@ -270,10 +270,10 @@ cdef void _forget_home(Memory home) noexcept:
 cdef bint _wait_to_free(Memory memory) except -1:
     """Wait until freeing the memory cannot block, or raise if it is in use.
 
-    Returns False if the memory has to go to the queue: other processes may have it mapped, or the
-    wait would never end.
+    Returns False if the memory has to go to the queue: other processes may have it mapped, the wait
+    would never end, or no program waits for such memory.
     """
-    if memory.kind.shared:
+    if memory.kind.shared or memory.kind.later:
         return False
     if memory.address == 0 or memory.kind.borrowed or memory.context.lost:
         return True
@@ -528,8 +528,9 @@ cdef Memory live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
         first, size = memory.address + memory.start, memory.nbytes
         if memory.block is not NULL:
             first, size = memory.block.address, memory.block.nbytes
-        if memory.kind.borrowed == borrowed and first < address + nbytes \
-                and address < first + size and not (borrowed and memory.state.closed):
+        if memory.kind.borrowed == borrowed and not memory.kind.opaque \
+                and first < address + nbytes and address < first + size \
+                and not (borrowed and memory.state.closed):
             return memory
         each = memory.older
     return None
@@ -556,7 +557,7 @@ cdef str label_at(CUdeviceptr address):
     cdef Memory memory
     while each is not NULL:
         memory = <Memory>each
-        if memory.address + memory.start <= address \
+        if not memory.kind.opaque and memory.address + memory.start <= address \
                 < memory.address + memory.start + memory.nbytes:
             return memory.label
         each = memory.older

@@ -8,11 +8,12 @@ does. `tests/architecture/test_kinds.py` counts the comparisons that are left.
 from cpython.ref cimport PyObject
 
 from cudadrv._driver cimport (
-    CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CU_MEM_ATTACH_GLOBAL, CUcontext,
-    CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUmodule, CUresult, CUstream, in_cuEventDestroy,
-    in_cuGraphDestroy, in_cuGraphExecDestroy, in_cuIpcCloseMemHandle, in_cuMemAlloc,
-    in_cuMemAllocManaged, in_cuMemFree, in_cuMemFreeAsync, in_cuMemFreeHost, in_cuMemHostAlloc,
-    in_cuMemHostRegister, in_cuMemHostUnregister, in_cuModuleUnload,
+    CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CU_MEM_ATTACH_GLOBAL, CUarray,
+    CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUmipmappedArray, CUmodule, CUresult,
+    CUstream, in_cuArrayDestroy, in_cuEventDestroy, in_cuGraphDestroy, in_cuGraphExecDestroy,
+    in_cuIpcCloseMemHandle, in_cuMemAlloc, in_cuMemAllocManaged, in_cuMemFree, in_cuMemFreeAsync,
+    in_cuMemFreeHost, in_cuMemHostAlloc, in_cuMemHostRegister, in_cuMemHostUnregister,
+    in_cuMipmappedArrayDestroy, in_cuModuleUnload, in_cuSurfObjectDestroy, in_cuTexObjectDestroy,
 )
 from cudadrv._virtual cimport Span, drop_span, free_span
 
@@ -110,6 +111,30 @@ cdef CUresult _destroy_event(
     return in_cuEventDestroy(context, <CUevent><size_t>address)
 
 
+cdef CUresult _destroy_array(
+    CUcontext context, CUdeviceptr address, CUstream stream
+) noexcept nogil:
+    return in_cuArrayDestroy(context, <CUarray><size_t>address)
+
+
+cdef CUresult _destroy_mipmaps(
+    CUcontext context, CUdeviceptr address, CUstream stream
+) noexcept nogil:
+    return in_cuMipmappedArrayDestroy(context, <CUmipmappedArray><size_t>address)
+
+
+cdef CUresult _destroy_texture(
+    CUcontext context, CUdeviceptr address, CUstream stream
+) noexcept nogil:
+    return in_cuTexObjectDestroy(context, address)
+
+
+cdef CUresult _destroy_surface(
+    CUcontext context, CUdeviceptr address, CUstream stream
+) noexcept nogil:
+    return in_cuSurfObjectDestroy(context, address)
+
+
 # ---- the table ----
 #
 # Fields that a row does not set are false or NULL.
@@ -125,7 +150,7 @@ cdef enum:
     kDLCUDAManaged = 13
 
 cdef KindRow device, ordered, locked, unified, growing, foreign, shared, registered, in_place
-cdef KindRow opened, code, executable, graph, event
+cdef KindRow opened, array, mipmaps, code, executable, graph, event, texture, surface
 
 DEVICE = &device
 device.name = device.word = device.phrase = <PyObject *>"device"
@@ -232,6 +257,18 @@ OPENED = &opened
 opened.name = <PyObject *>"device"
 opened.free = _close_opened
 
+ARRAY = &array
+array.name = <PyObject *>"array"
+array.buffer = <PyObject *>"Array"
+array.opaque = True
+array.free = _destroy_array
+
+MIPMAPS = &mipmaps
+mipmaps.name = <PyObject *>"array"
+mipmaps.buffer = <PyObject *>"Array"
+mipmaps.opaque = True
+mipmaps.free = _destroy_mipmaps
+
 CODE = &code
 code.name = <PyObject *>"code"
 code.opaque = True
@@ -251,6 +288,18 @@ EVENT = &event
 event.name = <PyObject *>"event"
 event.opaque = event.never_blocks = True
 event.free = _destroy_event
+
+TEXTURE = &texture
+texture.name = <PyObject *>"texture"
+texture.buffer = <PyObject *>"Texture"
+texture.opaque = texture.later = True
+texture.free = _destroy_texture
+
+SURFACE = &surface
+surface.name = <PyObject *>"surface"
+surface.buffer = <PyObject *>"Surface"
+surface.opaque = surface.later = True
+surface.free = _destroy_surface
 
 
 # ---- looking kinds up ----

@@ -294,6 +294,9 @@ cdef int refuse_device(Region region, Stream stream) except -1:
             f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
             f" context; in {(<Capture>stream.capture).called()}, its work can use device memory of"
             " its own context only")
+    if region.memory.kind.opaque:
+        _refuse(region, stream,
+                ": arrays, textures and surfaces are used in their own context only")
     if not reaches(stream.context, region):
         _refuse(region, stream, _way_to_access(region, stream.context))
     return 1

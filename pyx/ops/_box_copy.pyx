@@ -13,10 +13,6 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport own_box
 from cudadrv._region cimport Region, pointer_of
 
-cdef enum:
-    MOST_PITCH = 0x7fffffff     # MAX_PITCH of every device up to now
-
-
 # ---- copies ----
 
 cdef int describe_copy(BoxCopy *copy, Region target, Region source) except -1:

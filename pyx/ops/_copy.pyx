@@ -209,15 +209,15 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
         prepare(&operation, name, uses, 2, _peer_call, &copy)
     reason = issue(&operation, stream, NULL, False)
     if reason > 0 and is_sticky(<CUresult>reason):
-        _find_lost(target.memory.context)
-        _find_lost(source.memory.context)
+        find_lost(target.memory.context)
+        find_lost(source.memory.context)
     if reason:
         refuse_regions(&operation, reason, stream, target, source)
     stand_for(token, &operation)
     return token
 
 
-cdef int _find_lost(Context context) except -1:
+cdef int find_lost(Context context) except -1:
     """Raise ContextLostError if a failed copy has lost this context."""
     cdef CUresult status
     cdef size_t available = 0
@@ -243,7 +243,7 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
     return 0
 
 
-cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
+cdef Token nothing_to_do(int name, Stream stream, object source, object target):
     """Return the token of an operation without bytes. It is complete, and borrows nothing."""
     cdef Operation operation
     cdef Token token

@@ -52,14 +52,14 @@ from cudadrv._errors import CaptureError
 
 cdef object array_of(object source, Region target):
     """Return a C-contiguous array of the source's items. Raises if they do not fit the target."""
-    array = _as_array(source)
+    array = as_array(source)
     _check(array, target)
     return np.ascontiguousarray(array)
 
 
 cdef object target_array(object target, Region source):
     """Return the target as an array to copy to. Raises if it does not fit or cannot be written."""
-    array = _as_array(target)
+    array = as_array(target)
     _check(array, source)
     if not array.flags.writeable:
         raise ValueError("copy_to needs an array that is writable, and this one is read-only")
@@ -69,7 +69,7 @@ cdef object target_array(object target, Region source):
     return array
 
 
-cdef object _as_array(object ordinary):
+cdef object as_array(object ordinary):
     if is_ndarray(ordinary):
         return plain_array(ordinary)
     try:
@@ -423,6 +423,11 @@ cdef struct Transfer:
 cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
     """Whether a copy is large enough for several stages and threads."""
     return nbytes > _plan.threshold
+
+
+cdef size_t chunk_size() noexcept:
+    """Return the largest size of a chunk, in bytes."""
+    return _plan.chunk
 
 
 cdef size_t _threads() except 0:
@@ -864,7 +869,7 @@ cdef extern from "cudadrv/streaming_copy.h" nogil:
     void streaming_copy(char *target, const char *source, size_t nbytes)
 
 
-cdef void _fill(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil:
+cdef void fill_stage(Stage stage, const char *ordinary, size_t nbytes) noexcept nogil:
     """Fill a stage. If there are many bytes, the stores bypass the processor's caches.
 
     Few bytes are stored normally, because most of them are still in a cache when the device reads
@@ -902,7 +907,7 @@ cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) e
     try:
         if name != COPY_TO:
             with nogil:
-                _fill(stage, ordinary, nbytes)
+                fill_stage(stage, ordinary, nbytes)
         _queue(&operation, name, region, stage, stream)
         try:
             stream.context.check(wait_for_event(
@@ -926,7 +931,7 @@ cdef Token _copy_snapshot(Region target, const char *source, Stream stream):
     cdef Stage stage = take_stage(stream.context, nbytes)
     try:
         with nogil:
-            _fill(stage, source, nbytes)
+            fill_stage(stage, source, nbytes)
         _queue(&operation, COPY_FROM_ASYNC, target, stage, stream)
         stand_for(token, &operation)
     finally:

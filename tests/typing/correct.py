@@ -221,6 +221,24 @@ def kernels() -> None:
     assert_type(error.log, str)
 
 
+def textures() -> None:
+    stream = cu.Stream()
+    array = cu.Array((4, 8), "u4", surface=True, mipmaps=2, name="image")
+    level = array.level(0)
+    assert_type(level, cu.Array)
+    assert_type(level[1:3, 2], cu.Array)
+    level.copy_from(np.zeros((4, 8), "u4"))
+    assert_type(level.copy_to_async(cu.LockedBuffer(32, "u4"), stream), cu.Token)
+    assert_type(level.to_numpy(), npt.NDArray[Any])
+    with cu.Texture(array, normalized=True, address=("wrap", "clamp")) as texture:
+        assert_type(texture, cu.Texture)
+        assert_type(texture.source, cu.Array | cu.Buffer)
+    assert_type(cu.Texture(cu.DeviceBuffer(64, "f4")).handle, int)
+    assert_type(cu.Surface(level).source, cu.Array)
+    assert_type(cu.Array.from_array(np.zeros(2, "f4"), name="row").channels, int)
+    stream.synchronize()
+
+
 def errors() -> None:
     error = cu.CudaError(2, "cuMemAlloc", "detail")
     assert error.status is cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY
@@ -247,7 +265,10 @@ async def completion(token: cu.Token, event: cu.Event, stream: cu.Stream) -> Non
         assert_type(same, cu.Stream)
 
 
-USES = (devices, streams, classes, copies, places, captured, parts, host, policies, kernels)
+USES = (
+    *(devices, streams, classes, copies, places, captured),
+    *(parts, host, policies, kernels, textures),
+)
 if __name__ == "__main__":
     for use in (*USES, errors, reports):
         use()

@@ -77,6 +77,14 @@ def host_access(device: cu.DeviceBuffer, host: cu.LockedBuffer) -> None:
     host.read().sum()  # refused: attr-defined
 
 
+def textures(array: cu.Array) -> None:
+    cu.Texture(array, filter="cubic")  # refused: arg-type
+    cu.Texture(array, address="repeat")  # refused: arg-type
+    cu.Texture([1, 2])  # refused: arg-type
+    cu.Surface(cu.DeviceBuffer(1))  # refused: arg-type
+    array.fill(0)  # refused: attr-defined
+
+
 def subclasses() -> None:
     class Frames(cu.LockedBuffer):  # refused: misc
         pass

@@ -1,0 +1,1 @@
+# This module has no names for Python. It is only cimported.

@@ -1,0 +1,103 @@
+from types import TracebackType
+from typing import Any, Self, SupportsIndex, TypeAlias, TypedDict, Unpack, final
+
+import numpy as np
+import numpy.typing as npt
+
+from cudadrv._buffer import Buffer, _Source, _Target
+from cudadrv._device import Context, Device
+from cudadrv._kinds import _Shape
+from cudadrv._ordering import _Policy
+from cudadrv._records import Borrow
+from cudadrv._region import _Index, _Slice
+from cudadrv._stream import _AnyStream
+from cudadrv._token import Token
+
+_ArraySource: TypeAlias = "Array | _Source"
+_ArrayTarget: TypeAlias = "Array | _Target"
+
+class _Options(TypedDict, total=False):
+    layered: bool
+    cubemap: bool
+    mipmaps: SupportsIndex
+    surface: bool
+    gather: bool
+    device: Device | None
+    name: str | None
+
+@final
+class Array:
+    def __init__(
+        self,
+        shape: _Shape,
+        dtype: npt.DTypeLike = "f4",
+        *,
+        channels: SupportsIndex = 1,
+        layered: bool = False,
+        cubemap: bool = False,
+        mipmaps: SupportsIndex = 1,
+        surface: bool = False,
+        gather: bool = False,
+        device: Device | None = None,
+        name: str | None = None,
+    ) -> None: ...
+    @classmethod
+    def from_array(
+        cls,
+        array: npt.ArrayLike,
+        *,
+        channels: SupportsIndex = 1,
+        stream: _AnyStream | None = None,
+        **options: Unpack[_Options],
+    ) -> Self: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def mipmaps(self) -> int: ...
+    @property
+    def layered(self) -> bool: ...
+    @property
+    def cubemap(self) -> bool: ...
+    @property
+    def surface(self) -> bool: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def handle(self) -> int: ...
+    @property
+    def context(self) -> Context: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def ordering(self) -> _Policy | None: ...
+    @ordering.setter
+    def ordering(self, value: _Policy | None) -> None: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: _Slice | _Index, /) -> Self: ...
+    def level(self, index: SupportsIndex) -> Self: ...
+    def copy_from(self, source: _ArraySource, *, stream: _AnyStream | None = None) -> None: ...
+    def copy_to(self, target: _ArrayTarget, *, stream: _AnyStream | None = None) -> None: ...
+    def copy_from_async(self, source: _ArraySource, stream: _AnyStream | None = None) -> Token: ...
+    def copy_to_async(self, target: Array | Buffer, stream: _AnyStream | None = None) -> Token: ...
+    def to_numpy(self) -> npt.NDArray[Any]: ...
+    @property
+    def borrowed(self) -> bool: ...
+    @property
+    def borrows(self) -> tuple[Borrow, ...]: ...
+    def explain(self) -> str: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
