@@ -23,7 +23,7 @@ PROGRAMS = {}
 # crashes, and importing a Cython module raises ImportError.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
-IMPORTED += cu.Link, _peers, cu.Ticket, cu.open
+IMPORTED += cu.Link, _peers, cu.Ticket, cu.open, cu.Array, cu.Texture
 IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture, cu.from_cuda_array
 
 
@@ -402,6 +402,63 @@ def memory_in_place():
     del frozen
     stream.synchronize()
     assert bytes(items_of(work)) == b"frozen"
+
+
+READ = """
+.version 7.5
+.target sm_75
+.address_size 64
+.visible .entry read(.param .u64 texture, .param .u64 out)
+{
+    .reg .b64 %d<3>; .reg .b32 %r<8>;
+    ld.param.u64 %d1, [texture]; ld.param.u64 %d2, [out];
+    mov.u32 %r1, 1; mov.u32 %r2, 2;
+    tex.2d.v4.u32.s32 {%r4, %r5, %r6, %r7}, [%d1, {%r1, %r2}];
+    st.global.u32 [%d2], %r4;
+    ret;
+}
+.visible .entry paint(.param .u64 surface)
+{
+    .reg .b64 %d<3>; .reg .b32 %r<4>;
+    ld.param.u64 %d1, [surface]; mov.u32 %r1, 4; mov.u32 %r2, 2; mov.u32 %r3, 77;
+    sust.b.2d.b32.trap [%d1, {%r1, %r2}], %r3;
+    ret;
+}
+"""
+
+
+@program
+def textures():
+    stream = cu.Stream()
+    module = cu.Module(READ)
+    out = cu.DeviceBuffer.zeros(1, "u4")
+    image = cu.Array((4, 8), "u4", surface=True, mipmaps=2, name="image")
+    level = image.level(0)
+    level.copy_from_async(numbers(32), stream)
+    image.level(1)[1].copy_from(numbers(4))
+    with cu.Texture(level) as texture:
+        module["read"].launch(1, 1, texture, out, stream=stream)
+        stream.synchronize()
+        assert items_of(out).tolist() == [17]
+    surface = cu.Surface(level)
+    module["paint"].launch(1, 1, surface, stream=stream)
+    stream.synchronize()
+    back = cu.LockedBuffer(8, "u4")
+    level[2].copy_to(back)
+    assert back[1] == 77
+    pitched = cu.DeviceBuffer.pitched((4, 8), "u4")
+    level.copy_to_async(pitched, stream)
+    of_buffer = cu.Texture(pitched)
+    module["read"].launch(1, 1, of_buffer, out, stream=stream).wait()
+    assert items_of(out).tolist() == [77]
+    with cu.Graph() as graph:
+        with graph.capture(stream):
+            level.copy_from_async(pitched, stream)
+            module["read"].launch(1, 1, of_buffer, out, stream=stream)
+        with graph.instantiate() as step:
+            step.launch(stream).wait()
+    surface.close()
+    image.close()
 
 
 @program

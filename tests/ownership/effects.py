@@ -180,3 +180,16 @@ class Peek:
 
     def __call__(self, buffer, variable):
         buffer.bytes[: self.count] = variable.bytes[: self.count]
+
+
+@dataclass(eq=False)
+class Move:
+    """The effect of a kernel that copies bytes from an array to a buffer, or the other way."""
+
+    count: int
+    inward: bool
+    kind = "move"
+
+    def __call__(self, array, buffer):
+        target, source = (array, buffer) if self.inward else (buffer, array)
+        target.bytes[: self.count] = source.bytes[: self.count].copy()

@@ -66,6 +66,7 @@ def main():
     parser.add_argument("--policy", choices=[*POLICIES, "all"], default="all")
     parser.add_argument("--graphs", action="store_true", help="only programs with graphs")
     parser.add_argument("--boxes", action="store_true", help="only programs that use boxes")
+    parser.add_argument("--textures", action="store_true", help="only programs with textures")
     parser.add_argument("--contexts", action="store_true", help="only with several contexts")
     parser.add_argument("--tickets", action="store_true", help="only with a second process")
     parser.add_argument("--threads", type=int, help="in so many threads, without the oracle")
@@ -95,6 +96,8 @@ def main():
     schedules = SCHEDULES if options.schedule == "all" else [options.schedule]
     Program.with_contexts = 1 if options.contexts else Program.with_contexts
     Program.with_boxes = 1 if options.boxes else Program.with_boxes
+    if options.textures:
+        Program.with_textures, Program.with_contexts = 1, 0
     Program.with_graphs = 1 if options.graphs else Program.with_graphs
     if options.tickets:
         use_tickets()

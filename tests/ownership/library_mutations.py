@@ -506,6 +506,49 @@ MUTATIONS = [
         "    memory.owner = array\n    _refuse_known(memory, array.ctypes.data)\n"
         "    obtain(memory, memory.nbytes, _register_call)\n    memory.owner = None\n",
     ),
+    # ---- arrays and textures ----
+    (
+        "a copy of an array does not borrow its target",
+        "copy_texels_async",
+        "borrow(target, &accesses[0], OWN_WRITE)",
+        f"borrow(target, &accesses[0], {SHARED})",
+    ),
+    (
+        "a copy of an array does not borrow its source",
+        "copy_texels_async",
+        "borrow(source, &accesses[1], OWN_READ)",
+        f"borrow(source, &accesses[1], {SHARED})",
+    ),
+    (
+        "a part of an array borrows from the beginning",
+        "Texels.indexed",
+        "part = self.part_over(self.start + found.offset, count, self.dtype)",
+        "part = self.part_over(self.start, count, self.dtype)",
+    ),
+    (
+        "a part of an array is copied from the beginning",
+        "Texels.indexed",
+        "part.origin[<int>axis] += each[0]",
+        "part.origin[<int>axis] += 0",
+    ),
+    (
+        "a launch does not borrow what a texture reads",
+        "add_handle",
+        "operand[0] = Operand(<PyObject *>handle.region, argument, handle.mode, False)",
+        "operand[0] = Operand(<PyObject *>handle.region, argument, OWN_SHARED, False)",
+    ),
+    (
+        "a surface borrows as a texture does",
+        "Surface.__init__",
+        "self.mode, self.object = texels, array, OWN_WRITE, made",
+        "self.mode, self.object = texels, array, OWN_READ, made",
+    ),
+    (
+        "a launch does not borrow the object of a texture",
+        "add_handle",
+        "packed.operand_count += MOST_OPERANDS",
+        "packed.operand_count += 1",
+    ),
     (
         "a copy out hands the bytes over before they are there",
         "_copy_at_once",

@@ -16,8 +16,8 @@ import library_joined
 import library_managed
 import library_offload
 import library_peers
+import library_textures
 import library_tickets
-from library_boxes import BoxChoices
 from library_choices import (
     CUTS,
     DTYPES,
@@ -32,6 +32,7 @@ from library_graphs import OF_GRAPHS
 from library_groups import OF_GROUPS
 from library_interop import OF_IMPORTS, OF_LOANS
 from library_joined import OF_JOINED
+from library_textures import OF_TEXTURES, TextureChoices
 from library_threads import Worker
 from library_tickets import OF_TICKETS
 from oracle import Ambiguous
@@ -70,7 +71,7 @@ def the_loop():
     return contextvars.Context().run(asyncio.new_event_loop)
 
 
-class Program(BoxChoices):
+class Program(TextureChoices):
     """One random program.
 
     `run` makes its steps and logs them; the log is printed if a step fails.
@@ -79,6 +80,7 @@ class Program(BoxChoices):
     with_graphs = 0.25  # share of the programs that capture graphs
     with_contexts = 0.25  # share of the programs that have several contexts
     with_boxes = 0.4  # share of the programs whose operations use boxes
+    with_textures = 0.25  # share of the programs with one context that use arrays and textures
     with_tickets = 0  # share of the programs that lend buffers to another process
 
     def __init__(self, seed, policy="strict", awaits=False):
@@ -115,6 +117,7 @@ class Program(BoxChoices):
         self.uses_groups = self.chance(0.25)
         self.boxes = self.chance(self.with_boxes)
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
+        self.textures = not self.several and self.chance(self.with_textures)
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -159,6 +162,8 @@ class Program(BoxChoices):
             if step in OF_GROUPS and not self.uses_groups:
                 weight = 0
             if step in OF_TICKETS and not self.tickets:
+                weight = 0
+            if step in OF_TEXTURES and not self.textures:
                 weight = 0
             if step in (*OF_GRAPHS, *OF_JOINED) and not self.captures:
                 weight = 0
@@ -270,7 +275,8 @@ class Program(BoxChoices):
         except Ambiguous:
             self.note("  and makes no call: it could wait for any of several streams first")
         if self.buffers and self.random.random() < 0.1:
-            self.session.compare_borrows(self.pick(self.buffers))
+            arrays = [array for array in self.arrays if array.layout is None]
+            self.session.compare_borrows(self.pick([*self.buffers, *arrays]))
 
     def begin(self):
         for place in self.session.places:
@@ -300,6 +306,7 @@ class Program(BoxChoices):
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
         self.session.finish([*self.buffers, *self.constants], self.views)
+        self.end_arrays()
         for results in self.results:
             self.session.agree("results are home", self.session.bring_home(results, "ask"), True)
 
@@ -324,6 +331,7 @@ class Program(BoxChoices):
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
         things += [self.theirs, self.travellers, self.constants, self.graphs, self.executables]
         things += [self.prepared, self.results, self.groups, self.offloads]
+        things += [self.handles, self.arrays]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -448,6 +456,7 @@ class Program(BoxChoices):
         Work that was not queued must leave no trace.
         """
         failures = {**FAILURES, **library_tickets.FAILURES} if self.tickets else FAILURES
+        failures = {**failures, **library_textures.FAILURES} if self.textures else failures
         step, functions = self.random.choice(tuple(failures.items()))
         self.session.failing = self.random.choice(functions), self.random.choice((1, 2))
         self.note("fails in the next one:", *self.session.failing)
@@ -1165,5 +1174,6 @@ WEIGHTS = {
     **library_graphs.WEIGHTS,
     **library_joined.WEIGHTS,
     **library_peers.WEIGHTS,
+    **library_textures.WEIGHTS,
     **library_tickets.WEIGHTS,
 }

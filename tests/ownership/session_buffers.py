@@ -63,6 +63,7 @@ class Memory:
     in_place: bool = False  # memory of an array, which is page-locked where it is
     was_shared: bool = False  # whether another process may still have it mapped
     opened: bool = False  # whether it was opened by a ticket of another process
+    shape: tuple = ()  # of an array (session_textures)
     # The last loan that began right after another one. The uses of both may count together.
     continued: Any = None
 
@@ -785,6 +786,13 @@ def device_side(target, source=None):
     return source if target.memory.kind == "locked" or managed else target
 
 
+def strides_of(buffer):
+    """The strides of a buffer. Arrays have none: parts of one shape have the same bytes if they
+    begin at the same one.
+    """
+    return getattr(buffer.real, "strides", None)
+
+
 def relation(target, source=None):
     """Compare the bytes of two buffers.
 
@@ -795,5 +803,5 @@ def relation(target, source=None):
         return False, False
     same = target.start == source.start
     if target.layout or source.layout:
-        same = same and target.real.strides == source.real.strides
+        same = same and strides_of(target) == strides_of(source)
     return not same and model.overlap(target, source), same

@@ -244,6 +244,15 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Loan.__buffer__": lambda t, w: memoryview(t),
     "Loan.__dlpack__": lambda t, w: t.__dlpack__(stream=w.blocking.handle),
     "Loan.back": lambda t, w: _in_a_block(t.back(), w),
+    # arrays and textures
+    "Array.ordering=": lambda t, w: setattr(t, "ordering", "wait"),
+    "Array.__getitem__": lambda t, w: t[2:4].to_numpy(),
+    "Array.level": lambda t, w: t.level(0).shape,
+    "Array.from_array": lambda t, w: t.from_array(HOST),
+    "Array.copy_from": lambda t, w: t.copy_from(HOST.reshape(8, 8), stream=w.stream),
+    "Array.copy_to": lambda t, w: t.copy_to(w.target, stream=w.stream),
+    "Array.copy_from_async": lambda t, w: t.copy_from_async(w.source, w.stream),
+    "Array.copy_to_async": lambda t, w: t.copy_to_async(w.target, w.stream),
     # streams and events
     "Stream.from_handle": lambda t, w: t.from_handle(w.side.handle),  # this stream stays open
     "Stream.from_object": lambda t, w: t.from_object(t),
@@ -450,6 +459,25 @@ def _box(w: World) -> tuple[Any, ...]:
     return whole[:, 4:12], whole
 
 
+def _image() -> cu.Array:
+    return cu.Array.from_array(HOST.reshape(8, 8), surface=True)
+
+
+def _texture(w: World) -> tuple[Any, ...]:
+    image = _image()
+    return cu.Texture(image), image
+
+
+def _texture_of_a_buffer(w: World) -> tuple[Any, ...]:
+    buffer = cu.DeviceBuffer.zeros(COUNT)
+    return cu.Texture(buffer), buffer
+
+
+def _surface(w: World) -> tuple[Any, ...]:
+    image = _image()
+    return cu.Surface(image), image
+
+
 def _shared(w: World) -> tuple[Any, ...]:
     buffer = cu.DeviceBuffer(COUNT)
     buffer.share(w.stream)
@@ -577,6 +605,11 @@ KINDS = {
         "LockedBuffer", lambda w: (cu.LockedBuffer.from_memory(np.zeros(COUNT, "u1")),)
     ),
     "unified": Kind("UnifiedBuffer", lambda w: (cu.UnifiedBuffer.zeros(COUNT),)),
+    "array": Kind("Array", lambda w: (_image(),)),
+    "array with levels": Kind("Array", lambda w: (cu.Array((8, 8), "u1", mipmaps=2),)),
+    "texture": Kind("Texture", _texture),
+    "texture of a buffer": Kind("Texture", _texture_of_a_buffer),
+    "surface": Kind("Surface", _surface),
     "readonly": Kind("ReadOnly", _with_buffer(lambda buffer, w: buffer.readonly())),
     "read": Kind("HostView", _with_buffer(lambda buffer, w: buffer.read())),
     "write": Kind("HostView", _with_buffer(lambda buffer, w: buffer.write())),
