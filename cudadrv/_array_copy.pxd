@@ -19,6 +19,9 @@ cdef Token copy_texels_async(
     int name, Region target, Region source, object stream, object written, object read, str method)
 cdef int copy_texels_and_wait(
     int name, Region target, Region source, object stream, object written, object read) except -1
+cdef int describe_texels(ArrayCopy *copy, Region target, Region source) except -1
+cdef bint are_same_texels(Region target, Region source) noexcept
+cdef int check_texels(Region target, Region source) except -1
 cdef size_t slabs_of(Texels texels, size_t *nbytes) noexcept
 cdef void describe_staged_texels(
     ArrayCopy *copy, Texels texels, char *stage, bint inward, size_t first, size_t count) noexcept

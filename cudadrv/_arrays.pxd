@@ -10,6 +10,7 @@ cdef class Array:
 
 
 cdef Array array_over(Texels texels)
+cdef Region copied_region(object given)
 
 
 cdef inline Region region_behind(object used):

@@ -5,6 +5,7 @@ from typing import Any, Literal, Never, Self, SupportsIndex, final
 import numpy.typing as npt
 
 from cudadrv._arguments import AccessWindow
+from cudadrv._arrays import Array
 from cudadrv._buffer import Buffer
 from cudadrv._buffers import LockedBuffer
 from cudadrv._capture import Capture, GraphNode
@@ -43,7 +44,11 @@ class Graph(Builder):
     ) -> Capture: ...
     def constant(self, array: npt.ArrayLike, *, name: str | None = None) -> LockedBuffer: ...
     def add_copy(
-        self, destination: Buffer, source: Buffer, *, after: Iterable[GraphNode] = ()
+        self,
+        destination: Buffer | Array,
+        source: Buffer | Array,
+        *,
+        after: Iterable[GraphNode] = (),
     ) -> GraphNode: ...
     def add_fill(
         self, buffer: Buffer, value: Any, *, after: Iterable[GraphNode] = ()

@@ -256,7 +256,7 @@ surface=False, gather=False, device=None, name=None)\n--\n
         cdef Region region
         stream = known_stream(stream)
         _one_level(self)
-        region = _region_of(source)
+        region = copied_region(source)
         if region is not None:
             copy_texels_and_wait(COPY_FROM, self.texels, region, stream, self, source)
             return
@@ -275,7 +275,7 @@ surface=False, gather=False, device=None, name=None)\n--\n
         cdef Region region
         stream = known_stream(stream)
         _one_level(self)
-        region = _region_of(target)
+        region = copied_region(target)
         if region is not None:
             copy_texels_and_wait(COPY_TO, region, self.texels, stream, target, self)
             return
@@ -301,7 +301,7 @@ surface=False, gather=False, device=None, name=None)\n--\n
         cdef Region region
         stream = known_stream(stream)
         _one_level(self)
-        region = _region_of(source)
+        region = copied_region(source)
         if region is not None:
             return copy_texels_async(ARRAY_FROM_ASYNC, self.texels, region, stream, self, source,
                                      "copy_from_async")
@@ -323,7 +323,7 @@ surface=False, gather=False, device=None, name=None)\n--\n
         cdef Region region
         stream = known_stream(stream)
         _one_level(self)
-        region = _region_of(target)
+        region = copied_region(target)
         if region is None:
             raise TypeError(
                 f"copy_to_async cannot write to {type(target).__name__}: nothing would keep that"
@@ -436,8 +436,8 @@ cdef int _one_level(Array array) except -1:
     return 0
 
 
-cdef Region _region_of(object given):
-    """Return the region of an array or a buffer; None for other objects."""
+cdef Region copied_region(object given):
+    """Return the region of an array or a buffer that is copied; None for other objects."""
     if type(given) is Array:
         _one_level(given)
         return (<Array>given).texels

@@ -17,7 +17,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 
 from cudadrv._arguments cimport Room, new_room
-from cudadrv._arrays cimport region_behind
+from cudadrv._arrays cimport Array, copied_region, region_behind
 from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
     MOST_RAWS, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
@@ -26,7 +26,7 @@ from cudadrv._conditions cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, ConditionKind, add_child, add_conditional,
     conditional_call, is_of_other_context, new_condition, refuse_old_driver,
 )
-from cudadrv._copy_node cimport add_copy
+from cudadrv._copy_node cimport add_array_copy, add_copy
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
     CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, cuGraphLaunch,
@@ -518,7 +518,7 @@ cdef class Graph(Builder):
 
         Parameters
         ----------
-        destination, source : buffers of the same dtype and number of items
+        destination, source : buffers of the same dtype and number of items, or arrays
         after : iterable of GraphNode, optional
             Nodes of this graph, after which the new one runs. Only these nodes order it.
 
@@ -541,6 +541,12 @@ cdef class Graph(Builder):
 
         Driver functions: cuGraphAddMemcpyNode, or cuGraphAddEmptyNode if there is nothing to copy.
         """
+        cdef Region target
+        cdef Region origin
+        if type(destination) is Array or type(source) is Array:
+            target, origin = copied_region(destination), copied_region(source)
+            if target is not None and origin is not None:
+                return add_array_copy(self, target, origin, destination, source, after)
         return add_copy(self, destination, source, after)
 
     def add_fill(self, buffer, value, *, after=()):

@@ -89,7 +89,8 @@ cdef void describe_staged_texels(
                    copy.params.WidthInBytes, copy.params.Height, not inward)
 
 
-cdef int _describe(ArrayCopy *copy, Region target, Region source) except -1:
+cdef int describe_texels(ArrayCopy *copy, Region target, Region source) except -1:
+    """Describe a copy, of which at least one side is Texels."""
     memset(copy, 0, sizeof(copy[0]))
     for region in (target, source):
         if isinstance(region, Texels):
@@ -191,12 +192,12 @@ cdef Token copy_texels_async(
     found = _stream_of(target, source, stream)
     if found is None:
         refuse_no_stream(method)
-    _check_pair(target, source)
+    check_texels(target, source)
     found.usable()
     _refuse_stream(target, source, found)
-    if target.count == 0 or _are_same(target, source):
+    if target.count == 0 or are_same_texels(target, source):
         return nothing_to_do(name, found, read, written)
-    _describe(&copy, target, source)
+    describe_texels(&copy, target, source)
     if found.order.order != OWN_NON_BLOCKING and source.host_side and found.capture is NULL \
             and payload_of(source) <= MOST_READ_EARLY:
         copy.marker = marker_of(found.context).raw
@@ -252,11 +253,13 @@ cdef int _refuse_stream(Region target, Region source, Stream stream) except -1:
     return 0
 
 
-cdef bint _are_same(Region target, Region source) noexcept:
+cdef bint are_same_texels(Region target, Region source) noexcept:
+    """Whether both sides of a copy are the same texels."""
     return target.memory is source.memory and target.start == source.start
 
 
-cdef int _check_pair(Region target, Region source) except -1:
+cdef int check_texels(Region target, Region source) except -1:
+    """Raise TypeError or ValueError if two regions, of which one is Texels, cannot be copied."""
     cdef Texels texels = target if isinstance(target, Texels) else source
     cdef Region other = source if texels is target else target
     if isinstance(other, Texels):
@@ -268,7 +271,7 @@ cdef int _check_pair(Region target, Region source) except -1:
             raise ValueError(f"{target.describe()} has shape {target.shape}, and"
                              f" {source.describe()} {source.shape}; copy between parts of the same"
                              " shape")
-        if overlap(target, source) and not _are_same(target, source):
+        if overlap(target, source) and not are_same_texels(target, source):
             raise ValueError(f"{target.describe()} and {source.describe()} overlap; a copy needs"
                              " disjoint parts of an array")
         return 0

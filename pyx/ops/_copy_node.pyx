@@ -4,6 +4,8 @@ cimport cython
 from libc.stdint cimport uint16_t
 from libc.string cimport memset
 
+from cudadrv._array_copy cimport ArrayCopy, are_same_texels, check_texels, describe_texels
+from cudadrv._array_memory cimport Texels
 from cudadrv._box_copy cimport BoxCopy, describe_copy, fill_params
 from cudadrv._capture cimport GraphNode, after_of
 from cudadrv._copy cimport check_pair, device_side_of, refuse_apart
@@ -18,7 +20,9 @@ from cudadrv._node cimport (
     Builder, NodeChange, Place, add_node, changed_region, context_for, fill_request, home_in_nodes,
     kind_in_nodes, node_region, nothing_call, refuse_unlike, renewed,
 )
-from cudadrv._region cimport Region, borrow, pointer_of, refuse_box
+from cudadrv._region cimport (
+    Region, borrow, check_region, of_present_size, pointer_of, refuse_box,
+)
 
 cdef uint16_t ADD_COPY = custom_operation("add_copy")
 
@@ -59,6 +63,35 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
                     (target.describe(), source.describe()))
     node.kind = COPY_NODE
     return node
+
+
+cdef GraphNode add_array_copy(
+    Builder graph, Region target, Region source, object written, object read, object after
+):
+    """Add a copy, of which at least one side is Texels.
+
+    `written` and `read` are the objects that the node returns.
+    """
+    cdef own_request request
+    cdef own_access accesses[2]
+    cdef ArrayCopy copy
+    cdef tuple nodes = after_of(after)
+    cdef Context context
+    check_region(target)
+    check_region(source)
+    target, source = of_present_size(target), of_present_size(source)
+    check_texels(target, source)
+    refuse_apart(target, source)
+    context = target.memory.context if isinstance(target, Texels) else source.memory.context
+    if target.count == 0 or are_same_texels(target, source):
+        fill_request(&request, ADD_COPY, NULL, 0)
+        return add_node(graph, context, &request, nodes, nothing_call, NULL, read, written, ())
+    borrow(target, &accesses[0], OWN_WRITE)
+    borrow(source, &accesses[1], OWN_READ)
+    describe_texels(&copy, target, source)
+    fill_request(&request, ADD_COPY, accesses, 2)
+    return add_node(graph, context, &request, nodes, _node_call, &copy.params, read, written,
+                    (target.describe(), source.describe()))
 
 
 cdef void copy_params(CUDA_MEMCPY3D *params, Region target, Region source) noexcept:

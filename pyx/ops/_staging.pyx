@@ -75,6 +75,9 @@ cdef object as_array(object ordinary):
     try:
         return np.asarray(memoryview(ordinary))
     except TypeError:
+        if hasattr(type(ordinary), "copy_to_async"):
+            raise TypeError(f"{type(ordinary).__name__} has copies of its own: call its copy_to or"
+                            " copy_from, with the buffer") from None
         raise TypeError(
             f"{type(ordinary).__name__} is neither a buffer of this library nor an object with the"
             " buffer protocol; make an array of it first: numpy.asarray(..., dtype)") from None

@@ -383,6 +383,36 @@ def test_captures_are_checked(stream, other):
     graph.close()
 
 
+def test_nodes_that_copy(stream):
+    content = numbers((6, 13))
+    array, other = cu.Array((6, 13), name="image"), cu.Array((6, 13))
+    source, back = cu.LockedBuffer.from_array(content), cu.LockedBuffer(78, "f4")
+    graph = cu.Graph()
+    into = graph.add_copy(array, source)
+    assert (into.reads, into.writes) == ((source,), (array,))
+    with pytest.raises(cu.BufferBorrowedError, match=r"cannot read Array 'image'.* by add_copy"):
+        graph.add_copy(back, array)
+    across = graph.add_copy(other[2:], array[:4], after=[into])
+    graph.add_copy(back, other, after=[across])
+    graph.add_copy(array, array, after=[across])  # nothing to do
+    for wrong, error in ((cu.LockedBuffer(7, "f4"), ValueError), (content, TypeError)):
+        with pytest.raises(error):
+            graph.add_copy(array, wrong)
+    levels = cu.Array((6, 13), mipmaps=2)
+    with pytest.raises(ValueError, match=r"array\.level\(0\)"):
+        graph.add_copy(levels, source)
+    step = graph.instantiate()
+    for add in (0, 5):
+        source[:] = content + add
+        step.launch(stream).wait()
+        found = back.to_numpy().reshape(6, 13)
+        assert np.array_equal(found[2:], content[:4] + add)
+    with pytest.raises(cu.CaptureError, match=r"add_copy at .* cannot be changed"):
+        step[into].set(source=back)
+    step.close()
+    graph.close()
+
+
 def test_nodes(stream):
     contents = [numbers((6, 13)), 9 + numbers((6, 13))]
     textures = [cu.Texture(cu.Array.from_array(content)) for content in contents]
