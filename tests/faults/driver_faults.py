@@ -32,6 +32,10 @@ ENDS = {
     "cuMemFree_v2": ("device", "managed"),
     "cuMemFreeAsync": ("async",),
     "cuMemFreeHost": ("host",),
+    "cuArrayDestroy": ("arrays",),
+    "cuMipmappedArrayDestroy": ("arrays",),
+    "cuTexObjectDestroy": ("textures",),
+    "cuSurfObjectDestroy": ("surfaces",),
     "cuCtxDestroy_v2": ("contexts", "streams", "events", "device"),
 }
 
@@ -111,6 +115,7 @@ HARMLESS = {
     ("cuMemHostRegister", MEMORY),
     ("cuMemAllocFromPoolAsync", MEMORY),
     ("cuMemAllocManaged", MEMORY),
+    *(("cuArray3DCreate", MEMORY), ("cuMipmappedArrayCreate", MEMORY)),
     *((name, MEMORY) for name in ("cuMemCreate", "cuMemMap", "cuMemRelease", "cuMemSetAccess")),
 }
 
