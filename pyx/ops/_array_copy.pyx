@@ -150,11 +150,11 @@ cdef CUresult array_call(void *arguments, CUstream stream, bint *queued) noexcep
         if status != CUDA_SUCCESS:
             return status
     if copy.across:
-        return _call_across(copy, stream)
+        return _copy_between(copy, stream)
     return cuMemcpy3DAsync(&copy.params, stream)
 
 
-cdef CUresult _call_across(ArrayCopy *copy, CUstream stream) noexcept nogil:
+cdef CUresult _copy_between(ArrayCopy *copy, CUstream stream) noexcept nogil:
     """Copy between two contexts."""
     cdef CUDA_MEMCPY3D *one = &copy.params
     cdef CUDA_MEMCPY3D_PEER params
