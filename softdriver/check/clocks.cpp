@@ -188,8 +188,12 @@ uint32_t Clocks::known_of_actor(unsigned warp, uint32_t lanes, unsigned actor) c
     uint32_t time = finished.block;
     if (actor >= actors_.first_other())
         return time;
-    if (actor >= actors_.first_of_warps())
-        return actor - actors_.first_of_warps() == warp ? std::max(time, finished.own) : time;
+    if (actor >= actors_.first_of_warps()) { // what the warp has waited for is complete in all four
+        unsigned of = actor - actors_.first_of_warps();
+        return of / product_warps == warp / product_warps
+                   ? std::max(time, finished_[actor - of + warp - actors_.stride].own)
+                   : time;
+    }
     unsigned owner = actor % actors_.stride;
     if (owner / warp_lanes == warp)
         time = std::max(time, finished.warp);
@@ -206,6 +210,16 @@ void Clocks::finish(unsigned actor, uint32_t time) {
     uint32_t &own = finished_[actor - actors_.stride].own;
     own = std::max(own, time);
     any_finished_ = true;
+}
+
+uint32_t Clocks::finished(unsigned actor) const {
+    const Finished *of_actor = &finished_[actor - actors_.stride];
+    if (actor < actors_.first_of_warps() || actor >= actors_.first_other())
+        return of_actor->own;
+    const Finished *first = of_actor - (actor - actors_.first_of_warps()) % product_warps;
+    return std::max_element(first, first + product_warps, [](const auto &a, const auto &b) {
+               return a.own < b.own;
+           })->own;
 }
 
 Known Clocks::only(unsigned actor, uint32_t time) const {
@@ -290,9 +304,12 @@ void Clocks::meet_all() {
         thread.others = {};
         thread.more = {};
     }
-    if (any_finished_)
-        for (Finished &finished : finished_)
-            finished.block = std::max(finished.block, finished.own);
+    if (!any_finished_)
+        return;
+    for (unsigned actor = actors_.stride; actor < actors_.count(); actor++) {
+        Finished &known = finished_[actor - actors_.stride];
+        known.block = std::max(known.block, finished(actor));
+    }
 }
 
 // Advances the times of these lanes.

@@ -13,6 +13,8 @@
 namespace soft::check {
 
 constexpr unsigned warp_lanes = 32;
+// How many warps make a product by wgmma together.
+constexpr unsigned product_warps = 4;
 
 // The time of each thread of a block. A thread's own time grows whenever others can learn what it
 // has done.
@@ -70,6 +72,11 @@ struct Told {
 // wait for: copies and products. First come the threads, through all warps: `stride` numbers. Then
 // come planes of as many actors, one for each thread. Then comes an actor for each warp. The other
 // actors belong to no thread.
+//
+// A product is an operation of the actors of four warps, at the same time of each. PTX collects
+// products in one group for the whole warpgroup, and a wait ends when the products in the group are
+// complete. So a warp that has waited knows that the other three warps' parts are over, too. CUTLASS
+// relies on this: in a cluster, one thread of a warpgroup tells the producer that a stage is free.
 struct Actors {
     unsigned stride = 0, planes = 0, of_warps = 0, others = 0;
     // Whether the kernel has acquire operations of block scope. They need a clock of what their
@@ -110,9 +117,10 @@ class Clocks {
                 uint32_t epoch) const;
 
     // Records that the owner of an actor, which is not a thread, knows that the actor's operations
-    // up to this time are complete.
+    // up to this time are complete. finished() returns this time; for a product, it is that of any
+    // of its warps.
     void finish(unsigned actor, uint32_t time);
-    uint32_t finished(unsigned actor) const { return finished_[actor - actors_.stride].own; }
+    uint32_t finished(unsigned actor) const;
     // Returns whether all threads of the block know that an actor is complete up to this time.
     bool is_known_to_block(unsigned actor, uint32_t time) const {
         return finished_[actor - actors_.stride].block >= time;

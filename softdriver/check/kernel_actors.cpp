@@ -194,7 +194,9 @@ void KernelRaces::finish_together(const ptx::Warp &warp, const ptx::Step &step) 
     }
 }
 
-// wgmma: each warp of the warpgroup reads the matrices, until it waits for the group of products.
+static_assert(product_warps == ptx::warps_of_group);
+
+// wgmma: all warps of the warpgroup read the matrices, until one waits for the group of products.
 void KernelRaces::finish_products(const ptx::Warp &warp, const ptx::Step &step) {
     merge_uses();
     Block &block = state_of(warp.block);

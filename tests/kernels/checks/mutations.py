@@ -723,6 +723,24 @@ RACES = [
         "(void)a, (void)b, true",
     ),
     (
+        "a wait for wgmma is for the matrices of one warp",
+        "Clocks::known_of_actor",
+        "return of / product_warps == warp / product_warps",
+        "return of == warp",
+    ),
+    (
+        "a wait for wgmma is for all warpgroups",
+        "Clocks::known_of_actor",
+        "return of / product_warps == warp / product_warps",
+        "return true",
+    ),
+    (
+        "the block learns of a product of the warp that has waited only",
+        "Clocks::meet_all",
+        "known.block = std::max(known.block, finished(actor));",
+        "known.block = std::max(known.block, known.own);",
+    ),
+    (
         "wgmma is behind what one of its warps knows",
         "KernelRaces::finish_products",
         "known[j] = std::min(known[j], one[j]);",

@@ -272,6 +272,8 @@ BEHIND"""
 FILL = "st.shared.v4.u32 [%r3], {%r1, %r1, %r1, %r1};"
 GROUP = "wgmma.commit_group.sync.aligned;"
 GROUP_WAIT = "wgmma.wait_group.sync.aligned {};"
+FIRST_WARP = "setp.lt.u32 %p5, %r1, 32;"
+TWO_WARPS = "setp.ge.u32 %p6, %r1, 64; @%p6 bra others;"
 PRODUCTS = {
     "a fence": ((f"{FILL} {FENCE} {BARRIER}", ""), []),
     "a fence behind the barrier": ((f"{FILL} {BARRIER} {FENCE}", ""), []),
@@ -296,12 +298,31 @@ PRODUCTS = {
         ["asynchronous read write"],
     ),
     "no group": (("", f"{GROUP_WAIT.format(0)} {BARRIER} {FILL}"), ["asynchronous read write"]),
-    "a wait and no barrier": (
-        ("", f"{GROUP} {GROUP_WAIT.format(0)} {FILL}"),
+    # A group of products is one of the whole warpgroup: it is complete when all four warps have read
+    # their parts, so a warp that has waited for it may write to what the others have read.
+    "a wait and no barrier": (("", f"{GROUP} {GROUP_WAIT.format(0)} {FILL}"), []),
+    "one warp waits, and a barrier": (
+        ("", f"{GROUP} {FIRST_WARP} @%p5 {GROUP_WAIT.format(0)} {BARRIER} {FILL}"),
+        [],
+    ),
+    "one warp waits and tells another": (
+        (
+            "",
+            f"""{GROUP} {FIRST_WARP} @%p5 {GROUP_WAIT.format(0)} {TWO_WARPS}
+            bar.sync 1, 64; {FILL} others:""",
+        ),
+        [],
+    ),
+    "a warp has not waited": (
+        ("", f"{GROUP} {FIRST_WARP} @%p5 {GROUP_WAIT.format(0)} {FILL}"),
         ["asynchronous read write"],
     ),
-    "the other warps have not waited": (
-        ("", f"{GROUP} {GROUP_WAIT.format(0)} setp.lt.u32 %p5, %r1, 32; @%p5 {FILL}"),
+    "another warpgroup has waited": (
+        (
+            "",
+            f"""{GROUP} setp.lt.u32 %p5, %r1, 128; @%p5 {GROUP_WAIT.format(0)}
+            {BARRIER} @%p5 {FILL}""",
+        ),
         ["asynchronous read write"],
     ),
     "a read without a wait": (("", "ld.shared.u32 %r15, [%r3];"), []),
@@ -312,7 +333,8 @@ PRODUCTS = {
 def test_wgmma(cuda_device, case):
     (before, behind), expected = PRODUCTS[case]
     body = WGMMA.replace("BEFORE", before).replace("BEHIND", behind)
-    assert modes(run(body, threads=128, target="sm_90a")) == expected
+    threads = 256 if "another warpgroup" in case else 128
+    assert modes(run(body, threads=threads, target="sm_90a")) == expected
 
 
 # ---- reads that may miss writes ----
