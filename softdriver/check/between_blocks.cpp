@@ -1,6 +1,8 @@
 #include "check/between_blocks.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <tuple>
 
 namespace soft::check {
@@ -10,8 +12,8 @@ namespace {
 // The most accesses of different blocks at one place of the code that are kept for a byte.
 constexpr unsigned most_values = 4;
 
-// Most lines have no more accesses.
-constexpr size_t first_room = 6;
+constexpr size_t chunk_accesses = 2048;
+constexpr unsigned first_log = 1; // most lines have one or two accesses
 
 // The bits of a value that are not set if all lanes store the same.
 constexpr uint32_t differs_bit = 1;
@@ -36,6 +38,48 @@ bool BlockAccess::stores_the_same(const BlockAccess &other) const {
         return false;
     return !(value() & differs_bit) ||
            (begin == other.begin && end == other.end && stride == other.stride);
+}
+
+BlockAccess *BlockAccesses::Room::take(unsigned log) {
+    if (BlockAccess *list = free_[log]) {
+        std::memcpy(&free_[log], list, sizeof list);
+        return list;
+    }
+    size_t bytes = sizeof(BlockAccess) << log;
+    if (size_t(end_ - next_) < bytes) {
+        size_t room = std::max(bytes, chunk_accesses * sizeof(BlockAccess));
+        chunks_.emplace_back(new unsigned char[room]);
+        next_ = chunks_.back().get();
+        end_ = next_ + room;
+    }
+    next_ += bytes;
+    return reinterpret_cast<BlockAccess *>(next_ - bytes);
+}
+
+void BlockAccesses::Room::give_back(BlockAccess *list, unsigned log) {
+    std::memcpy(static_cast<void *>(list), &free_[log], sizeof list);
+    free_[log] = list;
+}
+
+// Takes over the lists of `other`.
+void BlockAccesses::Room::join(Room &other) {
+    std::move(other.chunks_.begin(), other.chunks_.end(), std::back_inserter(chunks_));
+    other = {};
+}
+
+void BlockAccesses::add(const BlockAccess &access, Room &room) {
+    if (!count_ && !list_) {
+        log_ = first_log;
+        list_ = room.take(log_);
+    } else if (count_ == uint32_t{1} << log_) {
+        BlockAccess *larger = room.take(log_ + 1u);
+        std::copy_n(list_, count_, larger);
+        room.give_back(list_, log_++);
+        list_ = larger;
+    }
+    several_ = several_ || (count_ && list_[0].block != access.block);
+    writes_ = writes_ || access.writes;
+    list_[count_++] = access;
 }
 
 // Returns whether each race with this access is one with another access of the same place and of a
@@ -74,22 +118,20 @@ void BetweenBlocks::add(uint64_t line, const BlockAccess &access) {
     }
     if (!alone && is_needless(all, access))
         return;
-    if (all.empty())
-        all.reserve(first_room);
-    all.push_back(access);
+    all.add(access, room_);
     if (alone)
         return;
     for (size_t i = all.size(); i-- > 0;)
         if (all[i].place == access.place && all[i].block > access.block && access.covers(all[i]) &&
-            is_needless(all, all[i])) {
-            all[i] = all.back();
-            all.pop_back();
-        }
+            is_needless(all, all[i]))
+            all.drop(i);
 }
 
 void BetweenBlocks::join(BetweenBlocks &other) {
-    lines_.join(other.lines_, [](Accesses &own, const Accesses &more) {
-        own.insert(own.end(), more.begin(), more.end());
+    room_.join(other.room_);
+    lines_.join(other.lines_, [this](Accesses &own, const Accesses &more) {
+        for (const BlockAccess &access : more)
+            own.add(access, room_);
     });
 }
 
@@ -139,9 +181,7 @@ void BetweenBlocks::compare(uint64_t line, const Accesses &all, Races &races) {
 BetweenBlocks::Races BetweenBlocks::races() const {
     Races found;
     lines_.each([&](uint64_t line, const Accesses &all) {
-        bool writes = std::any_of(all.begin(), all.end(),
-                                  [](const BlockAccess &each) { return each.writes; });
-        if (writes && all.size() > 1)
+        if (all.may_race())
             compare(line, all, found);
     });
     return found;

@@ -2,8 +2,9 @@
 
 #include "check/shadow.h"
 
-#include <functional>
 #include <map>
+#include <memory>
+#include <vector>
 
 // The accesses of blocks that do not communicate. Nothing orders such blocks, so any two accesses
 // of different blocks to the same byte race, if one of them writes and they are not both atomic.
@@ -27,6 +28,42 @@ struct BlockRace {
     uint64_t lines = 0;   // in how many lines the same two places race
 };
 
+// The accesses of blocks to a line. A kernel may access millions of lines, so the lists are in chunks
+// of memory that go back together.
+class BlockAccesses {
+  public:
+    // The memory of lists.
+    class Room {
+      public:
+        BlockAccess *take(unsigned log); // room for 2^log accesses
+        void give_back(BlockAccess *list, unsigned log);
+        void join(Room &other);
+
+      private:
+        std::vector<std::unique_ptr<unsigned char[]>> chunks_;
+        unsigned char *next_ = nullptr, *end_ = nullptr; // what is free in the last chunk
+        std::array<BlockAccess *, 32> free_{};           // lists by size; each has the next one
+    };
+
+    const BlockAccess *begin() const { return list_; }
+    const BlockAccess *end() const { return list_ + count_; }
+    BlockAccess *begin() { return list_; }
+    BlockAccess *end() { return list_ + count_; }
+    size_t size() const { return count_; }
+    BlockAccess &operator[](size_t i) { return list_[i]; }
+    const BlockAccess &operator[](size_t i) const { return list_[i]; }
+    void add(const BlockAccess &access, Room &room);
+    void drop(size_t i) { list_[i] = list_[--count_]; }
+    // Whether accesses of several blocks have been added, and a write.
+    bool may_race() const { return writes_ && several_; }
+
+  private:
+    BlockAccess *list_ = nullptr;
+    uint32_t count_ = 0;
+    uint8_t log_ = 0; // of the room
+    bool writes_ = false, several_ = false;
+};
+
 class BetweenBlocks {
   public:
     void add(uint64_t line, const BlockAccess &access);
@@ -38,11 +75,12 @@ class BetweenBlocks {
     Races races() const;
 
   private:
-    using Accesses = std::vector<BlockAccess>;
+    using Accesses = BlockAccesses;
     static bool is_needless(const Accesses &all, const BlockAccess &access);
     static void compare(uint64_t line, const Accesses &all, Races &races);
 
     Pages<Accesses> lines_;
+    Accesses::Room room_;
 };
 
 } // namespace soft::check
