@@ -19,6 +19,8 @@ pytestmark = [
 # %rd4 is the address of the thread's word in `fresh`, which nobody has written, and %r5 its value.
 LOAD = "ld.global.u32 %r5, [%rd4];"
 SHARED = "ld.shared.u32 %r5, [%r3];"
+# Only the upper half of the warp loads the value: in the lanes in %p3.
+UPPER_HALF = "mov.u32 %r10, %laneid; mov.u32 %r5, 1; setp.ge.u32 %p3, %r10, 16; @%p3 " + LOAD
 COPIED, BRANCH, CONDITION = "copy", "condition of a branch", "condition of a write"
 READ_AT, WRITE_AT, ATOMIC_AT = (f"address of {what}" for what in ("a read", "a write", "an atomic"))
 UPDATED = None  # the update itself is the first access
@@ -30,6 +32,12 @@ TEXT = """.version 8.0
 .func (.reg .b32 %result) increased(.reg .b32 %given) {{ add.u32 %result, %given, 1; ret; }}
 .func (.param .b32 result) constant(.param .b32 given)
     {{ .reg .b32 %r<2>; mov.u32 %r1, 7; st.param.b32 [result], %r1; ret; }}
+.func (.reg .b32 %result) kept(.reg .b32 %writes)
+{{
+    .reg .pred %p; .local .align 4 .b32 value;
+    setp.ne.u32 %p, %writes, 0; @%p st.local.u32 [value], %writes; ld.local.u32 %result, [value];
+    ret;
+}}
 .visible .entry k(.param .u64 out, .param .u64 fresh)
 {{
     .reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %rd<16>; .reg .f32 %f<8>;
@@ -177,6 +185,16 @@ CASES = {
         LOAD + "shr.s32 %r6, %r5, 40;" + OUT.format("%r6"),
         [COPIED],
     ),
+    "a field with an undefined sign": (
+        LOAD
+        + "and.b32 %r6, %r5, 8; bfe.s32 %r6, %r6, 0, 4; shr.u32 %r6, %r6, 31;"
+        + OUT.format("%r6"),
+        [COPIED],
+    ),
+    "a conversion of an undefined sign": (
+        LOAD + "cvt.s32.s8 %r6, %r5; shr.u32 %r6, %r6, 31;" + OUT.format("%r6"),
+        [COPIED],
+    ),
     "a shift by an undefined number": (LOAD + "shl.b32 %r6, 1, %r5;" + OUT.format("%r6"), [COPIED]),
     "a field at an undefined place": (
         LOAD + "bfe.u32 %r6, 5, %r5, 3;" + OUT.format("%r6"),
@@ -216,6 +234,15 @@ CASES = {
         LOAD + "st.global.u32 [%rd4+256], %r5; ld.global.u32 %r6, [%rd4+256];" + OUT.format("%r6"),
         [COPIED],
     ),
+    "through memory that was defined": (
+        "ld.global.u32 %r7, [%rd3];"
+        + LOAD
+        + OUT.format("%r5")
+        + "ld.global.u32 %r6, [%rd3]; setp.eq.u32 %p1, %r6, 0;"
+        + OUT.format("0")
+        + "@%p1 bra done;",
+        [BRANCH],
+    ),
     "defined by a store": (
         "st.global.u32 [%rd4], %r1;" + LOAD + "setp.eq.u32 %p1, %r5, 0; @%p1 bra done;",
         [],
@@ -238,6 +265,21 @@ CASES = {
     "a vote": (
         LOAD + "setp.eq.u32 %p1, %r5, 0; vote.sync.any.pred %p2, %p1, -1; @%p2 bra done;",
         [BRANCH],
+    ),
+    "a vote of lanes that have values": (
+        UPPER_HALF + "setp.eq.u32 %p1, %r5, 0; mov.u32 %r6, 0xffff; @%p3 mov.u32 %r6, 0xffff0000;"
+        "vote.sync.any.pred %p2, %p1, %r6; selp.u32 %r7, 1, 0, %p2; @!%p3 " + OUT.format("%r7"),
+        [],
+    ),
+    "the bits of a ballot that are defined": (
+        UPPER_HALF + "setp.eq.u32 %p1, %r5, 0; vote.sync.ballot.b32 %r6, %p1, -1;"
+        "and.b32 %r6, %r6, 0xffff;" + OUT.format("%r6"),
+        [],
+    ),
+    "the other bits of a ballot": (
+        UPPER_HALF + "setp.eq.u32 %p1, %r5, 0; vote.sync.ballot.b32 %r6, %p1, -1;"
+        "and.b32 %r6, %r6, 0x10000;" + OUT.format("%r6"),
+        [COPIED],
     ),
     "a call": (LOAD + "call (%r6), increased, (%r5);" + OUT.format("%r6"), [COPIED]),
     "a call that ignores its argument": (
@@ -271,6 +313,16 @@ CASES = {
         LOAD + "and.b32 %r6, %r5, 16; add.u32 %r6, %r6, %r9;"
         "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r7}, [%r6];",
         [READ_AT],
+    ),
+    "the bytes of items of wmma.load that are defined": (
+        "".join(
+            f"st.shared.u16 [%r3+{at}], %r1; st.shared.u8 [%r3+{at + 2}], %r1;"
+            for at in range(0, 1024, 256)
+        )
+        + "bar.sync 0; wmma.load.c.sync.aligned.row.m16n16k16.shared.f32"
+        "{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, [%r9]; mov.b32 %r6, %f0;"
+        "and.b32 %r6, %r6, 0xffffff;" + OUT.format("%r6"),
+        [],
     ),
     "the address of stmatrix": (
         LOAD + "and.b32 %r6, %r5, 16; add.u32 %r6, %r6, %r9;"
@@ -324,8 +376,8 @@ def test_text():
     assert hazard.count == 32
     assert hazard.text == (
         "uninitialized value in kernel 'k': thread (0, 0, 0) of block (0, 0, 0) reads bytes 0 to 4"
-        " of DeviceBuffer 'fresh' at PTX line 15, which nobody has written, and the value is used"
-        " as the condition of a branch at PTX line 15 in thread (0, 0, 0) of block (0, 0, 0)."
+        " of DeviceBuffer 'fresh' at PTX line 21, which nobody has written, and the value is used"
+        " as the condition of a branch at PTX line 21 in thread (0, 0, 0) of block (0, 0, 0)."
         " Write the memory before, for example with zeros, or do not use what is not written (32"
         " times)"
     )
@@ -346,6 +398,26 @@ def test_a_report_makes_the_value_defined():
 def test_many_threads_and_blocks():
     hazards = run(LOAD + "setp.eq.u32 %p1, %r5, 0; @%p1 bra done;", threads=128, blocks=30)
     assert [hazard.count for hazard in hazards] == [3840]
+
+
+@pytest.mark.parametrize("memory", ["shared", "local"])
+def test_memory_of_earlier_blocks(memory):
+    """What a block has written to memory of its own is undefined for the next block."""
+    place = {"shared": "[%r3]", "local": "[own]"}[memory]
+    hazards = run(
+        f"mov.u32 %r2, %ctaid.x; setp.lt.u32 %p1, %r2, 16; @%p1 st.{memory}.u32 {place}, %r1;"
+        f"@%p1 bra done; ld.{memory}.u32 %r5, {place}; setp.eq.u32 %p2, %r5, 0; @%p2 bra done;",
+        blocks=32,
+    )
+    assert [hazard.count for hazard in hazards] == [16 * 64]
+
+
+@pytest.mark.parametrize(("second", "wanted"), [(0, [COPIED]), (5, [])])
+def test_local_memory_of_an_earlier_call(second, wanted):
+    hazards = run(
+        f"call (%r6), kept, (7); call (%r6), kept, ({second});" + OUT.format("%r6"), threads=32
+    )
+    assert uses(hazards) == wanted
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])

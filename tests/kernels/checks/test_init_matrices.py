@@ -332,9 +332,9 @@ def add_group_product(name, a, b, adds, item="f16", columns=16):
     body += f"""fence.proxy.async; bar.sync 0; wgmma.fence.sync.aligned;
     wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sums}.{item}.{item} {of_d}, {left}, %rd12,
     %p1{last}; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
-    count = 2 * half // NUMBERS[item].itemsize
+    count = half // NUMBERS[item].itemsize
     CASES[name] = Case(
-        ((item, count), (item, 2048 // NUMBERS[item].itemsize), (sums, 128 * words)),
+        ((item, count), (item, count), (item, count), (sums, 128 * words)),
         128 * words,
         body + moves("st", "d", words, "%rd1"),
         declared + more,
