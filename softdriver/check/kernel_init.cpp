@@ -130,7 +130,14 @@ UndefinedBytes &KernelInit::shared_of(const ptx::ThreadBlock &block) {
     return *last_shared_;
 }
 
-void KernelInit::starts(ptx::ThreadBlock &block) { shared_of(block).begin(machine_.shared_bytes); }
+void KernelInit::starts(ptx::ThreadBlock &block) {
+    UndefinedBytes &shared = shared_of(block);
+    shared.begin(machine_.shared_bytes);
+    if (machine_.launch.kernel->uses_reserved_shared) { // it begins with zeros
+        const std::vector<uint8_t> defined(ptx::reserved_shared_bytes);
+        shared.write(machine_.reserved_begin, defined.size(), defined.data(), 0);
+    }
+}
 
 void KernelInit::calls(const ptx::Warp &warp, const ptx::Frame &frame) {
     registers_of(frame).clear();

@@ -68,6 +68,10 @@ HazardAccess access_at(const ptx::Machine &machine, uint32_t place, const std::s
 }
 
 std::string shared_variable(const ptx::Machine &machine, uint64_t address, uintptr_t &begin) {
+    if (machine.launch.kernel->uses_reserved_shared && address >= machine.reserved_begin) {
+        begin = machine.reserved_begin;
+        return "reserved shared memory";
+    }
     const auto &names = machine.code.shared_names;
     auto behind = names.upper_bound(address);
     if (behind == names.begin())

@@ -27,6 +27,8 @@ void ThreadBlock::start(uint64_t number_in_grid) {
     spread(number, machine.launch.grid, index);
     live = machine.threads;
     std::fill(shared.begin(), shared.end(), fresh_byte);
+    if (machine.launch.kernel->uses_reserved_shared)
+        std::fill_n(shared.begin() + machine.reserved_begin, reserved_shared_bytes, 0);
     for (Barrier &barrier : barriers)
         barrier = {};
     // Checks find the same in independent blocks, whichever machine runs them.

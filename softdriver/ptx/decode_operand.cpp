@@ -309,6 +309,7 @@ Row Decoder::value(const Operand &operand, Type type) {
         if (special->width > width && width && (width != 2 || special->width != 4) &&
             operand.name != "%gridid")
             refuse(operand.name + " does not fit the type");
+        code_.uses_reserved_shared |= is_in_reserved_shared(*special);
         Filling wanted;
         wanted.kind = Filling::Kind::Special;
         wanted.width = uint8_t(width);

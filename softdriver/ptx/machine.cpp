@@ -1,5 +1,6 @@
 #include "ptx/machine.h"
 
+#include "base/range.h"
 #include "ptx/float_mode.h"
 #include "ptx/observer.h"
 #include "ptx/team.h"
@@ -44,6 +45,10 @@ Machine::Machine(const Launch &what)
     threads = launch.block[0] * launch.block[1] * launch.block[2];
     blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
     shared_bytes = launch.kernel->shared_bytes + launch.shared_bytes;
+    if (launch.kernel->uses_reserved_shared) {
+        reserved_begin = round_up(shared_bytes, 128);
+        shared_bytes = reserved_begin + reserved_shared_bytes;
+    }
     shared_room = (shared_bytes + launch.shared_rounding - 1) / launch.shared_rounding *
                   launch.shared_rounding;
     most_resident_ = launch.processors * std::max(1u, std::min(32u, 2048 / threads));

@@ -15,7 +15,8 @@ namespace soft::ptx {
 void spread(uint64_t number, const unsigned extents[3], unsigned index[3]);
 std::string triple(const unsigned index[3]); // the text of an index, such as "(1, 0, 0)"
 
-constexpr char fresh_byte = char(0xCD); // fills memory that was never written
+constexpr size_t reserved_shared_bytes = 1024; // of each block, on GPUs since sm_80
+constexpr char fresh_byte = char(0xCD);        // fills memory that was never written
 
 class Observer;
 
@@ -116,12 +117,13 @@ struct Machine {
     Random random;
     Fault fault;
     uint64_t executed = 0;
-    uint64_t slept = 0;   // nanoseconds
-    bool done = false;    // all blocks of the machine have ended
-    unsigned threads = 0; // number of threads of a block
-    uint64_t blocks = 0;  // number of blocks of the grid
-    uint64_t started = 0; // number of blocks that the machine has started
-    size_t shared_bytes = 0;
+    uint64_t slept = 0;      // nanoseconds
+    bool done = false;       // all blocks of the machine have ended
+    unsigned threads = 0;    // number of threads of a block
+    uint64_t blocks = 0;     // number of blocks of the grid
+    uint64_t started = 0;    // number of blocks that the machine has started
+    size_t shared_bytes = 0; // with the reserved part, if the kernel uses it
+    size_t reserved_begin = 0;
     size_t shared_room = 0; // reads below this offset, but beyond shared_bytes, cause a warning
     // Counts the events for which threads may wait: writes, changes by atomics, completed barriers.
     // If a block or warp causes no such event in its slice, it probably waits for other threads.

@@ -33,6 +33,7 @@ struct Kernel {
     // no instruction with which blocks communicate.
     bool independent_blocks = false;
     bool has_copies = false; // see Code::has_copies
+    bool uses_reserved_shared = false;
     std::shared_ptr<const Code> code;
 };
 

@@ -77,9 +77,30 @@ uint64_t lanemask_gt(const Machine &machine, const Warp &warp, unsigned lane) {
 uint64_t lanemask_ge(const Machine &machine, const Warp &warp, unsigned lane) {
     return uint32_t(~lanemask_lt(machine, warp, lane));
 }
-uint64_t total_smem(const Machine &machine, const Warp &, unsigned) { return machine.shared_bytes; }
+uint64_t total_smem(const Machine &machine, const Warp &, unsigned) {
+    return machine.launch.kernel->shared_bytes + machine.launch.shared_bytes;
+}
+uint64_t aggregate_smem(const Machine &machine, const Warp &warp, unsigned lane) {
+    return total_smem(machine, warp, lane) + reserved_shared_bytes;
+}
 uint64_t dynamic_smem(const Machine &machine, const Warp &, unsigned) {
     return machine.launch.shared_bytes;
+}
+
+// The part of shared memory that is reserved for NVIDIA's software. cooperative_groups keeps the
+// barriers of tiles of several warps at %reserved_smem_offset_1; it expects 288 bytes there, which
+// are zeros when a block starts.
+uint64_t reserved_begin(const Machine &machine, const Warp &, unsigned) {
+    return machine.reserved_begin;
+}
+uint64_t reserved_middle(const Machine &machine, const Warp &, unsigned) {
+    return machine.reserved_begin + reserved_shared_bytes / 2;
+}
+uint64_t reserved_end(const Machine &machine, const Warp &, unsigned) {
+    return machine.reserved_begin + reserved_shared_bytes;
+}
+uint64_t reserved_capacity(const Machine &, const Warp &, unsigned) {
+    return reserved_shared_bytes;
 }
 
 uint64_t clock_cycles(const Machine &machine, const Warp &) { return machine.cycles(); }
@@ -123,8 +144,13 @@ const Special specials[] = {
     {"%lanemask_gt", 4, lanemask_gt, nullptr, false},
     {"%lanemask_ge", 4, lanemask_ge, nullptr, false},
     {"%total_smem_size", 4, total_smem, nullptr, false},
-    {"%aggr_smem_size", 4, total_smem, nullptr, false},
+    {"%aggr_smem_size", 4, aggregate_smem, nullptr, false},
     {"%dynamic_smem_size", 4, dynamic_smem, nullptr, false},
+    {"%reserved_smem_offset_begin", 4, reserved_begin, nullptr, false},
+    {"%reserved_smem_offset_end", 4, reserved_end, nullptr, false},
+    {"%reserved_smem_offset_cap", 4, reserved_capacity, nullptr, false},
+    {"%reserved_smem_offset_0", 4, reserved_begin, nullptr, false},
+    {"%reserved_smem_offset_1", 4, reserved_middle, nullptr, false},
     {"%current_graph_exec", 8, zero, nullptr, false},
     {"%envreg1", 4, workspace_high, nullptr, false},
     {"%envreg2", 4, workspace_low, nullptr, false},
@@ -143,6 +169,10 @@ bool starts_with(std::string_view text, std::string_view beginning) {
 }
 
 } // namespace
+
+bool is_in_reserved_shared(const Special &special) {
+    return starts_with(special.name, "%reserved_smem_");
+}
 
 unsigned rank_in_cluster(const Machine &machine, const Warp &warp) {
     const unsigned *cluster = machine.launch.cluster, *index = warp.block.index;
