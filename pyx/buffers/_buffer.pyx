@@ -31,7 +31,7 @@ from cudadrv._fill cimport fill_region, set_item
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
-from cudadrv._memory cimport closed_state, label_at, stay_home, use_on_host
+from cudadrv._memory cimport closed_state, described_at, stay_home, use_on_host
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, graph_name,
     host_wait, operation_name, stream_name,
@@ -270,7 +270,7 @@ cdef int _write_words(
     # If a destructor made the driver call, an exception may be propagating, and must be kept.
     PyErr_Fetch(&error, &value, &traceback)
     try:
-        words_found = label_at(address) if label is NULL else (
+        words_found = described_at(address) if label is NULL else (
             f"{operation_name((label[0] >> 8) & 0xffff)} on"
             f" {stream_name(label[1], label[0] & 0xff)}, queued at {line_at(label[0] >> 32)}")
         if words_found is not None:

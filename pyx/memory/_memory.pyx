@@ -551,15 +551,15 @@ cdef Memory live_memory_around(CUdeviceptr address, size_t nbytes):
     return None
 
 
-cdef str label_at(CUdeviceptr address):
-    """Return the label of the live memory that contains an address, or None."""
+cdef str described_at(CUdeviceptr address):
+    """Return "DeviceBuffer 'x', made at a.py:12" for the live memory at an address, or None."""
     cdef void *each = _newest
     cdef Memory memory
     while each is not NULL:
         memory = <Memory>each
         if not memory.kind.opaque and memory.address + memory.start <= address \
                 < memory.address + memory.start + memory.nbytes:
-            return memory.label
+            return f"{memory.label}, made at {place(memory.site)}"
         each = memory.older
     return None
 

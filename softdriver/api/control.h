@@ -47,6 +47,7 @@ typedef struct cudadrvSoftWords {
     // and return its length, at most `size`. They return 0 if they have no description, and a
     // negative number if the calling thread cannot get one; the driver then asks again in a later
     // call. The driver calls them without its lock, so they may wait, but must not call the driver.
+    // The description of memory may end with where it was made: ", made at a.py:12".
     int (*describe_operation)(const unsigned long long label[2], char *text, int size);
     int (*describe_memory)(unsigned long long address, char *text, int size);
 } cudadrvSoftWords;

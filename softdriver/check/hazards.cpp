@@ -90,8 +90,10 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
             return;
         other.count = count;
         other.print = hazard.print;
-        if (other.address == hazard.address)
-            other.memory = hazard.memory; // perhaps the client's name
+        if (other.address == hazard.address) { // perhaps the client's names
+            other.memory = hazard.memory;
+            other.made = hazard.made;
+        }
         hazard = std::move(other);
         if (same)
             return;
@@ -112,11 +114,13 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
     }
 }
 
-void Hazards::name_first(const std::string &memory, const std::string &copy) {
+void Hazards::name_first(const std::string &memory, const std::string &made,
+                         const std::string &copy) {
     Hazard &hazard = hazards_[unnamed_.front()];
     unnamed_.pop_front();
     if (!memory.empty())
         hazard.memory = memory;
+    hazard.made = made;
     if (!copy.empty())
         set_place(hazard.second, copy);
     if (hazard.benign)
@@ -128,7 +132,7 @@ void Hazards::name_first(const std::string &memory, const std::string &copy) {
 
 void Hazards::flush() {
     while (first_unnamed())
-        name_first("", "");
+        name_first("", "", "");
 }
 
 void Hazards::clear() {
@@ -149,8 +153,7 @@ std::string told_undefined(const Hazard &hazard) {
     std::string text = "uninitialized value";
     if (!hazard.kernel.empty())
         text += " in kernel '" + hazard.kernel + "'";
-    std::string bytes = "bytes " + std::to_string(hazard.start) + " to " +
-                        std::to_string(hazard.stop) + " of " + hazard.memory;
+    std::string bytes = hazard.where();
     if (hazard.has_first)
         text += ": " + thread_of(hazard.first) +
                 (hazard.first.mode == "read" ? " reads " : " updates ") + bytes + " at " +
@@ -169,14 +172,18 @@ std::string told_undefined(const Hazard &hazard) {
 
 } // namespace
 
+std::string Hazard::where() const {
+    return "bytes " + std::to_string(start) + " to " + std::to_string(stop) + " of " + memory +
+           (made.empty() ? "" : " (made at " + made + ")");
+}
+
 std::string Hazard::told() const {
     if (kind == "uninitialized")
         return told_undefined(*this);
     std::string text = kind + " in kernel '" + kernel + "'";
     if (!story.empty())
         return text + ": " + story + "; " + remedy;
-    return text + " on bytes " + std::to_string(start) + " to " + std::to_string(stop) + " of " +
-           memory + ": " + first.told() + ", and " + second.told() + ". " +
+    return text + " on " + where() + ": " + first.told() + ", and " + second.told() + ". " +
            (reason.empty() ? "Nothing orders them" : reason) + ": " + remedy;
 }
 
@@ -206,15 +213,15 @@ void name_hazards(Lock &lock) {
         Hazard hazard = *unnamed;
         uint64_t cleared = state().hazards.cleared();
         cudadrvSoftWords client = state().words;
-        std::string memory, copy;
+        std::string memory, made, copy;
         lock.unlock();
-        bool asked = name_memory(client, hazard.address, memory) &&
+        bool asked = name_memory(client, hazard.address, memory, made) &&
                      name_operation(client, hazard.copy, copy);
         acquire(lock);
         if (!asked)
             return;
         if (cleared == state().hazards.cleared() && state().hazards.first_unnamed() == unnamed)
-            state().hazards.name_first(memory, copy);
+            state().hazards.name_first(memory, made, copy);
     }
 }
 

@@ -36,6 +36,7 @@ struct Hazard {
     std::string kernel;
     std::string memory;           // such as "shared memory"
     uintptr_t address = 0;        // of global memory, for which the client may have a name
+    std::string made;             // where the client has made this memory, if it is known
     uint64_t start = 0, stop = 0; // the bytes of that memory
     HazardAccess first, second;
     bool has_first = true, has_second = true;
@@ -50,6 +51,7 @@ struct Hazard {
     bool print = false;
 
     std::string told() const;
+    std::string where() const; // "bytes 0 to 4 of DeviceBuffer 'x' (made at a.py:12)"
 };
 
 // Hazards with equal keys count as one hazard. The number of different hazards is limited.
@@ -67,9 +69,9 @@ class Hazards {
     const Hazard *first_unnamed() const {
         return unnamed_.empty() ? nullptr : &hazards_[unnamed_.front()];
     }
-    // Sets the client's names for the memory and the copy of first_unnamed(), and reports this
-    // hazard. A name is empty if the client has none.
-    void name_first(const std::string &memory, const std::string &copy);
+    // Sets the client's names for the memory and the copy of first_unnamed(), and where it has made
+    // the memory, and reports this hazard. A name is empty if the client has none.
+    void name_first(const std::string &memory, const std::string &made, const std::string &copy);
     void flush(); // reports the hazards that have not been reported
     // The text of a hazard with its count.
     std::string text(size_t index) const;

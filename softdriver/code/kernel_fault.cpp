@@ -23,16 +23,16 @@ void name_kernel_fault(Lock &lock) {
         return;
     cudadrvSoftWords client = state().words;
     KernelFault asked = fault;
-    std::string memory, launch;
+    std::string memory, made, launch;
     lock.unlock();
-    bool answered =
-        name_memory(client, asked.address, memory) && name_operation(client, asked.label, launch);
+    bool answered = name_memory(client, asked.address, memory, made) &&
+                    name_operation(client, asked.label, launch);
     acquire(lock);
     // Meanwhile another thread may have named the error, or another kernel may have failed.
     if (!answered || fault.told || fault.text != asked.text)
         return;
     if (!memory.empty())
-        fault.text += " (" + memory + ")";
+        fault.text += " (" + memory + (made.empty() ? "" : ", made at " + made) + ")";
     if (!launch.empty())
         fault.text += "; " + launch;
     fault.tell();

@@ -25,11 +25,21 @@ bool name_operation(const cudadrvSoftWords &client, const RaceLabel &label, std:
     return !label.known() || !client.describe_operation || ask(describe, name);
 }
 
-bool name_memory(const cudadrvSoftWords &client, uintptr_t address, std::string &name) {
+bool name_memory(const cudadrvSoftWords &client, uintptr_t address, std::string &name,
+                 std::string &made) {
     auto describe = [&](char *text, int size) {
         return client.describe_memory(address, text, size);
     };
-    return !address || !client.describe_memory || ask(describe, name);
+    if (!address || !client.describe_memory)
+        return true;
+    std::string words;
+    if (!ask(describe, words))
+        return false;
+    const std::string between = ", made at ";
+    size_t at = words.rfind(between);
+    name = words.substr(0, at);
+    made = at == std::string::npos ? "" : words.substr(at + between.size());
+    return true;
 }
 
 void name_races(Lock &lock) {
@@ -39,10 +49,11 @@ void name_races(Lock &lock) {
         RaceText race = *unnamed;
         cudadrvSoftWords client = state().words;
         RaceNames names;
+        std::string made; // the report of a race has two places already
         lock.unlock();
         bool asked = name_operation(client, race.later.label, names.later) &&
                      name_operation(client, race.earlier.label, names.earlier) &&
-                     name_memory(client, race.address, names.memory);
+                     name_memory(client, race.address, names.memory, made);
         acquire(lock);
         if (!asked)
             return;

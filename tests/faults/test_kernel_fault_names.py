@@ -26,6 +26,7 @@ PTX = """
     ret;
 }
 """
+HERE = r"\S*test_kernel_fault_names\.py:\d+"  # where given() makes the buffer
 LAUNCH = r"; launch of write on Stream 'mine', queued at \S*test_kernel_fault_names\.py:\d+$"
 
 
@@ -66,7 +67,7 @@ def given():
 def test_memory_has_the_name_of_its_buffer(offset, said, races):
     with testing.configured(f"races={races}"):
         text = fail(given(), np.int64(offset))
-    wanted = rf"{said} at 0x\w+ that cuMemAlloc_v2 made \(DeviceBuffer 'given'\);"
+    wanted = rf"{said} at 0x\w+ that cuMemAlloc_v2 made \(DeviceBuffer 'given', made at {HERE}\);"
     assert re.search(wanted, text), text
 
 
@@ -94,7 +95,7 @@ def test_a_launch_of_a_graph():
             executable.launch(stream).wait()
     text = testing.kernel_fault()
     launch = r"launch of graph 'step' on Stream 'mine', queued at"
-    assert re.search(rf"\(DeviceBuffer 'given'\); {launch}", text), text
+    assert re.search(rf"\(DeviceBuffer 'given', made at {HERE}\); {launch}", text), text
 
 
 def test_a_loss_for_another_reason_names_no_kernel(driver):

@@ -147,7 +147,8 @@ def test_checks_inside_kernels(run, marks, options, outcomes):
     result = run(HAZARD.replace("MARKS", marks), "--cuda-schedule=eager", *options)
     result.assert_outcomes(**outcomes)
     if outcomes == {"failed": 1}:
-        result.stdout.fnmatch_lines(["race in kernel 'exchange' on * of DeviceBuffer 'out': *"])
+        memory = "DeviceBuffer 'out' (made at *): *"
+        result.stdout.fnmatch_lines([f"race in kernel 'exchange' on * of {memory}"])
     checks = [option for option in options if option.startswith("--cuda-checks")]
     if outcomes == {"failed": 1} and checks:
         result.stdout.fnmatch_lines([f"again: pytest * {checks[0]}"])
