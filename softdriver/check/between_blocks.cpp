@@ -1,8 +1,8 @@
 #include "check/between_blocks.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
+#include <new>
 #include <tuple>
 
 namespace soft::check {
@@ -12,8 +12,7 @@ namespace {
 // The most accesses of different blocks at one place of the code that are kept for a byte.
 constexpr unsigned most_values = 4;
 
-constexpr size_t chunk_accesses = 2048;
-constexpr unsigned first_log = 1; // most lines have one or two accesses
+constexpr size_t chunk_segments = 512;
 
 // The bits of a value that are not set if all lanes store the same.
 constexpr uint32_t differs_bit = 1;
@@ -40,46 +39,44 @@ bool BlockAccess::stores_the_same(const BlockAccess &other) const {
            (begin == other.begin && end == other.end && stride == other.stride);
 }
 
-BlockAccess *BlockAccesses::Room::take(unsigned log) {
-    if (BlockAccess *list = free_[log]) {
-        std::memcpy(&free_[log], list, sizeof list);
-        return list;
-    }
-    size_t bytes = sizeof(BlockAccess) << log;
-    if (size_t(end_ - next_) < bytes) {
-        size_t room = std::max(bytes, chunk_accesses * sizeof(BlockAccess));
-        chunks_.emplace_back(new unsigned char[room]);
+BlockAccesses::Segment *BlockAccesses::Room::take() {
+    if (next_ == end_) {
+        chunks_.emplace_back(new unsigned char[chunk_segments * sizeof(Segment)]);
         next_ = chunks_.back().get();
-        end_ = next_ + room;
+        end_ = next_ + chunk_segments * sizeof(Segment);
     }
-    next_ += bytes;
-    return reinterpret_cast<BlockAccess *>(next_ - bytes);
+    next_ += sizeof(Segment);
+    return new (next_ - sizeof(Segment)) Segment;
 }
 
-void BlockAccesses::Room::give_back(BlockAccess *list, unsigned log) {
-    std::memcpy(static_cast<void *>(list), &free_[log], sizeof list);
-    free_[log] = list;
-}
-
-// Takes over the lists of `other`.
+// Takes over the segments of `other`.
 void BlockAccesses::Room::join(Room &other) {
     std::move(other.chunks_.begin(), other.chunks_.end(), std::back_inserter(chunks_));
     other = {};
 }
 
+BlockAccesses::Segment *BlockAccesses::segment(size_t i) const {
+    Segment *found = first_;
+    for (size_t before = i / segment_size; before--;)
+        found = found->next;
+    return found;
+}
+
 void BlockAccesses::add(const BlockAccess &access, Room &room) {
-    if (!count_ && !list_) {
-        log_ = first_log;
-        list_ = room.take(log_);
-    } else if (count_ == uint32_t{1} << log_) {
-        BlockAccess *larger = room.take(log_ + 1u);
-        std::copy_n(list_, count_, larger);
-        room.give_back(list_, log_++);
-        list_ = larger;
+    if (count_ % segment_size == 0) {
+        Segment *&next = last_ ? last_->next : first_;
+        next = next ? next : room.take();
+        last_ = next;
     }
-    several_ = several_ || (count_ && list_[0].block != access.block);
+    several_ = several_ || (count_ && first_->accesses[0].block != access.block);
     writes_ = writes_ || access.writes;
-    list_[count_++] = access;
+    last_->accesses[count_++ % segment_size] = access;
+}
+
+void BlockAccesses::drop(size_t i) {
+    (*this)[i] = (*this)[--count_];
+    if (count_ % segment_size == 0)
+        last_ = count_ ? segment(count_ - 1) : nullptr;
 }
 
 // Returns whether each race with this access is one with another access of the same place and of a
@@ -136,7 +133,7 @@ void BetweenBlocks::join(BetweenBlocks &other) {
 }
 
 // Compares all accesses to a line.
-void BetweenBlocks::compare(uint64_t line, const Accesses &all, Races &races) {
+void BetweenBlocks::compare(uint64_t line, const std::vector<BlockAccess> &all, Races &races) {
     Races found;
     for (size_t i = 0; i < all.size(); i++)
         for (size_t j = 0; j < i; j++) {
@@ -181,8 +178,12 @@ void BetweenBlocks::compare(uint64_t line, const Accesses &all, Races &races) {
 BetweenBlocks::Races BetweenBlocks::races() const {
     Races found;
     lines_.each([&](uint64_t line, const Accesses &all) {
-        if (all.may_race())
-            compare(line, all, found);
+        if (!all.may_race())
+            return;
+        std::vector<BlockAccess> list;
+        for (const BlockAccess &access : all)
+            list.push_back(access);
+        compare(line, list, found);
     });
     return found;
 }

@@ -28,39 +28,54 @@ struct BlockRace {
     uint64_t lines = 0;   // in how many lines the same two places race
 };
 
-// The accesses of blocks to a line. A kernel may access millions of lines, so the lists are in chunks
-// of memory that go back together.
+// The accesses of blocks to a line, in segments. A kernel may access millions of lines, so the
+// segments are in chunks of memory, which go back together.
 class BlockAccesses {
+    static constexpr unsigned segment_size = 4;
+    struct Segment {
+        Segment *next = nullptr;
+        BlockAccess accesses[segment_size];
+    };
+
   public:
-    // The memory of lists.
     class Room {
       public:
-        BlockAccess *take(unsigned log); // room for 2^log accesses
-        void give_back(BlockAccess *list, unsigned log);
+        Segment *take();
         void join(Room &other);
 
       private:
         std::vector<std::unique_ptr<unsigned char[]>> chunks_;
         unsigned char *next_ = nullptr, *end_ = nullptr; // what is free in the last chunk
-        std::array<BlockAccess *, 32> free_{};           // lists by size; each has the next one
+    };
+    struct Iterator {
+        Segment *segment;
+        unsigned at;
+        size_t left;
+
+        BlockAccess &operator*() const { return segment->accesses[at]; }
+        bool operator!=(const Iterator &other) const { return left != other.left; }
+        Iterator &operator++() {
+            left--;
+            if (++at == segment_size)
+                *this = {segment->next, 0, left};
+            return *this;
+        }
     };
 
-    const BlockAccess *begin() const { return list_; }
-    const BlockAccess *end() const { return list_ + count_; }
-    BlockAccess *begin() { return list_; }
-    BlockAccess *end() { return list_ + count_; }
+    Iterator begin() const { return {first_, 0, count_}; }
+    Iterator end() const { return {nullptr, 0, 0}; }
     size_t size() const { return count_; }
-    BlockAccess &operator[](size_t i) { return list_[i]; }
-    const BlockAccess &operator[](size_t i) const { return list_[i]; }
+    BlockAccess &operator[](size_t i) const { return segment(i)->accesses[i % segment_size]; }
     void add(const BlockAccess &access, Room &room);
-    void drop(size_t i) { list_[i] = list_[--count_]; }
+    void drop(size_t i); // the last one takes its place
     // Whether accesses of several blocks have been added, and a write.
     bool may_race() const { return writes_ && several_; }
 
   private:
-    BlockAccess *list_ = nullptr;
+    Segment *segment(size_t i) const;
+
+    Segment *first_ = nullptr, *last_ = nullptr; // more may follow the last one that is used
     uint32_t count_ = 0;
-    uint8_t log_ = 0; // of the room
     bool writes_ = false, several_ = false;
 };
 
@@ -77,7 +92,7 @@ class BetweenBlocks {
   private:
     using Accesses = BlockAccesses;
     static bool is_needless(const Accesses &all, const BlockAccess &access);
-    static void compare(uint64_t line, const Accesses &all, Races &races);
+    static void compare(uint64_t line, const std::vector<BlockAccess> &all, Races &races);
 
     Pages<Accesses> lines_;
     Accesses::Room room_;

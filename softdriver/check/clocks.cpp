@@ -217,9 +217,9 @@ uint32_t Clocks::finished(unsigned actor) const {
     if (actor < actors_.first_of_warps() || actor >= actors_.first_other())
         return of_actor->own;
     const Finished *first = of_actor - (actor - actors_.first_of_warps()) % product_warps;
-    return std::max_element(first, first + product_warps, [](const auto &a, const auto &b) {
-               return a.own < b.own;
-           })->own;
+    return std::max_element(first, first + product_warps,
+                            [](const auto &a, const auto &b) { return a.own < b.own; })
+        ->own;
 }
 
 Known Clocks::only(unsigned actor, uint32_t time) const {

@@ -75,8 +75,9 @@ struct Told {
 //
 // A product is an operation of the actors of four warps, at the same time of each. PTX collects
 // products in one group for the whole warpgroup, and a wait ends when the products in the group are
-// complete. So a warp that has waited knows that the other three warps' parts are over, too. CUTLASS
-// relies on this: in a cluster, one thread of a warpgroup tells the producer that a stage is free.
+// complete. So a warp that has waited knows that the other three warps' parts are over, too.
+// CUTLASS relies on this: in a cluster, one thread of a warpgroup tells the producer that a stage
+// is free.
 struct Actors {
     unsigned stride = 0, planes = 0, of_warps = 0, others = 0;
     // Whether the kernel has acquire operations of block scope. They need a clock of what their

@@ -204,12 +204,23 @@ void KernelSync::starts(ptx::ThreadBlock &block) {
     std::unique_ptr<Block> &known = blocks_[&block];
     if (!known)
         known = std::make_unique<Block>();
-    known->warps.assign(block.warps.size(), {});
+    known->warps.resize(block.warps.size());
     known->phases.clear();
     known->mbarriers = {};
     known->copies = {};
     for (size_t i = 0; i < block.warps.size(); i++)
-        known->warps[i].lanes = block.warps[i]->live;
+        known->warps[i].begin(block.warps[i]->live);
+}
+
+void KernelSync::WarpState::begin(uint32_t of_warp) {
+    time = 0;
+    confused = false;
+    lanes = of_warp;
+    waits.clear();
+    last_of_all = {};
+    if (apart)
+        std::fill(std::begin(last_of), std::end(last_of), Last());
+    apart = false;
 }
 
 void KernelSync::ends(const ptx::ThreadBlock &block) {
@@ -232,6 +243,7 @@ void KernelSync::keep_last(const ptx::Warp &warp, const ptx::Step &step, uint32_
         state.last_of_all = last;
         return;
     }
+    state.apart = true;
     for (uint32_t left = lanes; left; left &= left - 1)
         state.last_of[lowest(left)] = last;
 }

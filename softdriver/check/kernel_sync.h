@@ -58,7 +58,9 @@ class KernelSync final : public ptx::Observer {
         std::vector<Wait> waits;
         // What all lanes did last together, and what each lane did last. The later one counts.
         Last last_of_all, last_of[ptx::warp_size];
+        bool apart = false; // the lanes of an access were not all: last_of has been set
 
+        void begin(uint32_t of_warp);
         const Last &last(unsigned lane) const {
             return last_of[lane].time > last_of_all.time ? last_of[lane] : last_of_all;
         }
@@ -87,7 +89,13 @@ class KernelSync final : public ptx::Observer {
         uint64_t start = 0, stop = 0;
     };
 
-    Block &state_of(const ptx::ThreadBlock &block) { return *blocks_.at(&block); }
+    Block &state_of(const ptx::ThreadBlock &block) {
+        if (&block != last_) {
+            last_ = &block;
+            last_block_ = blocks_.at(&block).get();
+        }
+        return *last_block_;
+    }
     WarpState &state_of(const ptx::Warp &warp) { return state_of(warp.block).warps[warp.number]; }
     void report(const ptx::ThreadBlock &block, const Story &story);
     std::string name_at(uint32_t place) const;
@@ -118,6 +126,8 @@ class KernelSync final : public ptx::Observer {
     // For each hazard of this launch, the first block and thread that it was found in.
     std::map<Hazards::Key, std::pair<uint64_t, unsigned>> found_;
     std::map<const ptx::ThreadBlock *, std::unique_ptr<Block>> blocks_;
+    const ptx::ThreadBlock *last_ = nullptr; // the block that state_of() has found last
+    Block *last_block_ = nullptr;
     uint32_t testing_ = 0;                 // the lanes that ask an mbarrier
     uint64_t tested_[ptx::warp_size] = {}; // the mbarrier of each lane
 };

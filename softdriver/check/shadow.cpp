@@ -11,6 +11,16 @@ bool Entry::is_like(const Entry &other) const {
     return !sees || lanes == other.lanes || (!writes && number == other.number);
 }
 
+// Makes room for twice as many entries.
+void Cell::grow() {
+    auto *made = new Entry[size_t{2} << room_log_];
+    std::copy_n(entries(), count_, made);
+    if (room_log_)
+        delete[] more();
+    std::memcpy(place_, &made, sizeof made);
+    room_log_++;
+}
+
 uint32_t Span::lanes_at(unsigned from, unsigned to) const {
     if (from >= end || to <= begin)
         return 0;
@@ -41,10 +51,11 @@ bool Line::add(const Span &span) {
     if (full()) {
         if (room_ == most)
             return false;
-        auto more = std::make_unique<Span[]>(2u * room_);
-        std::copy_n(spans(), count_, more.get());
-        more_ = std::move(more);
-        room_ = uint8_t(2 * room_);
+        unsigned room = more_ ? most : more;
+        auto made = std::make_unique<Span[]>(room);
+        std::copy_n(spans(), count_, made.get());
+        more_ = std::move(made);
+        room_ = uint8_t(room);
     }
     Span *spans = this->spans();
     if (span.writes) {
@@ -80,6 +91,8 @@ void Line::spread() {
         });
     }
     count_ = writes_ = 0;
+    more_.reset();
+    room_ = own;
     spread_ = true;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 // The accesses to memory that later accesses may race with.
@@ -85,8 +86,8 @@ class Cell {
     Cell(const Cell &) = delete;
     Cell &operator=(const Cell &) = delete;
     ~Cell() {
-        if (has_more_)
-            delete more();
+        if (room_log_)
+            delete[] more();
     }
     size_t size() const { return count_; }
     Entry &operator[](size_t i) { return entries()[i]; }
@@ -100,10 +101,8 @@ class Cell {
     void add(const Entry &entry) {
         are_blind_ =
             entry.is_blind() && (!count_ || (are_blind_ && (*this)[0].is_morally_strong(entry)));
-        if (count_ && !has_more_)
-            make_more();
-        if (has_more_ && more()->size() <= count_)
-            more()->resize(count_ + 1u);
+        if (count_ == 1u << room_log_)
+            grow();
         (*this)[count_++] = entry;
     }
     // Whether all accesses here and `entry` are blind atomics that do not race with each other.
@@ -119,25 +118,20 @@ class Cell {
     }
 
   private:
-    using More = std::vector<Entry>;
-
-    // Returns the list of all entries. It exists since a second entry was added; `place_` has held
-    // a pointer to it since then, instead of the first entry.
-    More *more() const {
-        More *pointer;
+    // Returns the list of all entries, if there is room for more than one. `place_` then has a
+    // pointer to it, instead of the first entry.
+    Entry *more() const {
+        Entry *pointer;
         std::memcpy(&pointer, place_, sizeof pointer);
         return pointer;
     }
-    Entry *entries() { return has_more_ ? more()->data() : reinterpret_cast<Entry *>(place_); }
-    void make_more() {
-        auto *made = new More(1, (*this)[0]);
-        std::memcpy(place_, &made, sizeof made);
-        has_more_ = true;
-    }
+    Entry *entries() { return room_log_ ? more() : reinterpret_cast<Entry *>(place_); }
+    void grow();
 
     alignas(Entry) unsigned char place_[sizeof(Entry)];
     uint8_t count_ = 0;
-    bool has_more_ = false, are_blind_ = false;
+    uint8_t room_log_ = 0; // there is room for 2^room_log_ entries
+    bool are_blind_ = false;
 };
 static_assert(sizeof(Cell) <= 32 && most_entries < 256);
 
@@ -236,7 +230,8 @@ class Line {
     bool add(const Span &span);
 
   private:
-    static constexpr unsigned own = 4, most = 64;
+    static constexpr unsigned own = 5; // as many as the sum of three neighbours needs
+    static constexpr unsigned more = line_words, most = 2 * more;
     void spread();
 
     uint32_t generation_ = 0;
@@ -253,14 +248,12 @@ template <class OfLine> class Pages {
   public:
     OfLine &operator[](uint64_t line) {
         uint64_t number = line / page_lines;
-        if (!page_ || number != number_) {
-            std::unique_ptr<Page> &page = pages_[number];
-            if (!page)
-                page = std::make_unique<Page>();
-            page_ = page.get();
-            number_ = number;
+        if (number != last_[0].number) {
+            std::swap(last_[0], last_[1]); // most kernels read one array and write another one
+            if (number != last_[0].number)
+                last_[0] = {number, &page_at(number)};
         }
-        return (*page_)[line % page_lines];
+        return (*last_[0].page)[line % page_lines];
     }
     // Calls `visit` for each line of all pages, used or not.
     template <class Visit> void each(Visit visit) const {
@@ -280,16 +273,27 @@ template <class OfLine> class Pages {
                 merge((*own)[i], (*page)[i]);
         }
         other.pages_.clear();
-        other.page_ = nullptr;
+        other.last_ = {};
     }
 
   private:
     static constexpr size_t page_lines = 64;
     using Page = std::array<OfLine, page_lines>;
 
+    struct Used {
+        uint64_t number = ~uint64_t{0};
+        Page *page = nullptr;
+    };
+
+    Page &page_at(uint64_t number) {
+        std::unique_ptr<Page> &page = pages_[number];
+        if (!page)
+            page = std::make_unique<Page>();
+        return *page;
+    }
+
     std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
-    Page *page_ = nullptr; // the page that was used last
-    uint64_t number_ = 0;
+    std::array<Used, 2> last_; // the pages that were used last
 };
 
 using Shadow = Pages<Line>;
