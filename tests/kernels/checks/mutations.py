@@ -443,8 +443,26 @@ RACES = [
     (
         "the accesses of other host threads are lost",
         "BetweenBlocks::join",
-        "        own.insert(own.end(), more.begin(), more.end());\n",
-        "        (void)own, (void)more;\n",
+        "            own.add(access, room_);",
+        "            (void)own, (void)access;",
+    ),
+    (
+        "no line has accesses of several blocks",
+        "BlockAccesses::add",
+        "several_ || (count_ && first_->accesses[0].block != access.block)",
+        "several_",
+    ),
+    (
+        "no line has a write",
+        "BlockAccesses::add",
+        "    writes_ = writes_ || access.writes;\n",
+        "",
+    ),
+    (
+        "an access that is dropped takes another one with it",
+        "BlockAccesses::drop",
+        "    (*this)[i] = (*this)[--count_];\n",
+        "    --count_;\n",
     ),
     (
         "one earlier block is enough",
@@ -532,8 +550,8 @@ RACES = [
     (
         "a barrier says nothing of copies",
         "Clocks::meet_all",
-        "            finished.block = std::max(finished.block, finished.own);",
-        "            ;",
+        "        known.block = std::max(known.block, finished(actor));\n",
+        "        ;\n",
     ),
     (
         "a barrier says nothing of copies that an mbarrier has told of",
@@ -775,6 +793,18 @@ RACES = [
 
 SYNC = [
     # ---- masks ----
+    (
+        "a warp goes on with what an earlier block did last",
+        "KernelSync::WarpState::begin",
+        "    if (apart)\n        std::fill(std::begin(last_of), std::end(last_of), Last());\n",
+        "",
+    ),
+    (
+        "a warp goes on with what all lanes of an earlier block did last",
+        "KernelSync::WarpState::begin",
+        "    last_of_all = {};\n",
+        "",
+    ),
     (
         "a lane may leave its mask alone",
         "KernelSync::meet_in_tile",
@@ -1133,6 +1163,12 @@ INIT = [
     ),
     # ---- memory ----
     ("shared memory is defined", "KernelInit::starts", "begin(machine_.shared_bytes)", "begin(0)"),
+    (
+        "reserved shared memory is undefined",
+        "KernelInit::starts",
+        "        shared.write(machine_.reserved_begin, defined.size(), defined.data(), 0);\n",
+        "",
+    ),
     (
         "shared memory keeps what an earlier block wrote",
         "UndefinedBytes::begin",

@@ -321,6 +321,23 @@ FLAGS = {
         ),
         ["read write", "read write"],
     ),
+    # The second word only makes the reader wait: no fence is before its write.
+    "an atomic that sees a release": (
+        (
+            "red.release.gpu.global.add.u32 [word], 1; st.relaxed.gpu.global.u32 [word+8], 1;",
+            "ld.relaxed.gpu.global.u32 %r5, [word+8];",
+            f"atom.global.add.u32 %r7, [word], 1; setp.eq.u32 %p4, %r7, 9; {FENCE}",
+        ),
+        [],
+    ),
+    "an atomic whose result nobody uses": (
+        (
+            "red.release.gpu.global.add.u32 [word], 1; st.relaxed.gpu.global.u32 [word+8], 1;",
+            "ld.relaxed.gpu.global.u32 %r5, [word+8];",
+            f"red.global.add.u32 [word], 1; {FENCE}",
+        ),
+        ["read write"],
+    ),
     "atomics that are relaxed": (
         ("red.global.add.u32 [word], 1;", "atom.global.add.u32 %r5, [word], 0;", ""),
         ["read write"],
