@@ -298,8 +298,8 @@ PRODUCTS = {
         ["asynchronous read write"],
     ),
     "no group": (("", f"{GROUP_WAIT.format(0)} {BARRIER} {FILL}"), ["asynchronous read write"]),
-    # A group of products is one of the whole warpgroup: it is complete when all four warps have read
-    # their parts, so a warp that has waited for it may write to what the others have read.
+    # A group of products is one of the whole warpgroup. It is complete when all four warps have
+    # read their parts, so a warp that has waited for it may write to what the others have read.
     "a wait and no barrier": (("", f"{GROUP} {GROUP_WAIT.format(0)} {FILL}"), []),
     "one warp waits, and a barrier": (
         ("", f"{GROUP} {FIRST_WARP} @%p5 {GROUP_WAIT.format(0)} {BARRIER} {FILL}"),
