@@ -84,9 +84,9 @@ def copy_batch(pairs, stream=None, *, source_access="stream"):
 
     Parameters
     ----------
-    pairs : iterable of (target, source)
-        Buffers, parts or boxes, as for `Buffer.copy_from_async`; also of two devices. A batch of
-        empty buffers queues nothing.
+    pairs : iterable of tuple
+        Each has a target and a source: buffers, parts or boxes, as for `Buffer.copy_from_async`;
+        also of two devices. A batch of empty buffers queues nothing.
     stream : Stream, optional
         Default: the current stream of a ``with stream:`` block; without one, a TypeError.
     source_access : {"stream", "during call"}
