@@ -62,7 +62,11 @@ LATER = {
 
 def module_of(name: str) -> str | None:
     """Return the module that defines a public name, if it is imported on first use."""
-    return next((module for module, names in LATER.items() if name in names.split()), None)
+    # A generator that ends because there is no memory left would print a warning.
+    for module, names in LATER.items():
+        if name in names.split():
+            return module
+    return None
 
 
 def show_as_public(module: ModuleType) -> None:

@@ -122,7 +122,7 @@ surface=False, gather=False, device=None, name=None)\n--\n
     @property
     def mipmaps(self):
         """The number of levels: 1 for a single level of a mipmapped array."""
-        return _texels_of(self).layout.levels if self.texels.level < 0 else 1
+        return self.texels.layout.levels if _texels_of(self).level < 0 else 1
 
     @property
     def layered(self):
