@@ -425,7 +425,7 @@ def run(program, seed, threads, scheduled):
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     try:
         if done.returncode:
-            raise Disagreement(done.stderr)
+            raise Disagreement(done.stderr or f"engine_threads: ended by signal {-done.returncode}")
         return ROUNDS * threads, replay(read(record))
     except Disagreement as error:
         about = "scheduled" if scheduled else "not scheduled, so it may differ the next time"

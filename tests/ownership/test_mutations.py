@@ -40,7 +40,7 @@ def test_the_replay_notices_what_happens_between_threads(tmp_path, name, functio
             replay.run(program, seed, 8, scheduled=True)
 
     # The oracle, or the program itself, notices.
-    with pytest.raises(Disagreement, match=r"the engine says|engine_threads: "):
+    with pytest.raises(Disagreement, match=r"the engine (says|blames)|engine_threads: "):
         run()
 
 

@@ -27,5 +27,5 @@ def test_the_driver_runs_as_much_code_as_it_is_told(scripts):
         for line in done.stdout.splitlines()[2:]
     )
     assert (nothing[0], much[0]) == (0, 256)
-    assert much[1] > 200 > nothing[1]
+    assert much[1] > nothing[1]
     assert len(nothing) == len(much) == 3 + len(evicted.ROWS)
