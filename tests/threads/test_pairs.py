@@ -17,7 +17,7 @@ from windows import interposed
 import cudadrv as cu
 
 # Base classes: their members are rows of the derived classes.
-ABSTRACT = {"Region", "Buffer", "HostBuffer"}
+ABSTRACT = {"Region", "Buffer", "HostBuffer", "Handle"}
 # Kinds whose objects a GPU makes slowly, above all while many processes use it: the pairs make some
 # 300 contexts, or register memory some 4000 times. On a GPU, only every nth pair of them runs.
 SLOW = {"created context": 8, "shareable": 8}
