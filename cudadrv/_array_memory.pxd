@@ -18,6 +18,7 @@ cdef class Layout:
     cdef bint layered               # the first size of the shape counts layers, or faces of cubes
     cdef size_t texel               # bytes of a texel
     cdef size_t offsets[MOST_LEVELS + 1]    # where the texels of each level begin, and the end
+    cdef CUarray arrays[MOST_LEVELS]        # the driver's array of each level, if there are several
 
     cdef bint flag(self, unsigned int flag) noexcept
     cdef tuple sizes_of(self, int level)

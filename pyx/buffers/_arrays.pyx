@@ -68,7 +68,8 @@ surface=False, gather=False, device=None, name=None)\n--\n
     CudaOutOfMemoryError
         The device has no memory for it.
 
-    Driver functions: cuArray3DCreate or cuMipmappedArrayCreate.
+    Driver functions: cuArray3DCreate; with mipmaps cuMipmappedArrayCreate and
+    cuMipmappedArrayGetLevel.
     """
 
     def __init__(
@@ -211,8 +212,6 @@ surface=False, gather=False, device=None, name=None)\n--\n
         """Return a level of a mipmapped array: an array that shares its memory.
 
         Levels are numbered from 0, the largest. Raises IndexError if there is no such level.
-
-        Driver function: cuMipmappedArrayGetLevel.
         """
         _texels_of(self).usable()
         number = integer(index, "index")

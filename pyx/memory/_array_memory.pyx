@@ -17,8 +17,8 @@ from cudadrv._driver cimport (
     CU_AD_FORMAT_HALF, CU_AD_FORMAT_SIGNED_INT16, CU_AD_FORMAT_SIGNED_INT32,
     CU_AD_FORMAT_SIGNED_INT8, CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_UNSIGNED_INT32,
     CU_AD_FORMAT_UNSIGNED_INT8, CUarray, CUarray_format, CUmipmappedArray, CUresult,
-    has_answered, in_cuArray3DCreate, in_cuMipmappedArrayCreate, in_cuMipmappedArrayGetLevel,
-    last_failure,
+    cudadrv_table, has_answered, in_cuArray3DCreate, in_cuMipmappedArrayCreate,
+    in_cuMipmappedArrayDestroy, in_cuMipmappedArrayGetLevel, last_failure,
 )
 from cudadrv._memory cimport Memory, list_memory, new_state, obtain
 from cudadrv._memory_kinds cimport ARRAY, MIPMAPS
@@ -224,12 +224,25 @@ cdef CUresult _create_call(Memory memory, size_t size) except *:
     cdef CUarray array = NULL
     cdef CUmipmappedArray mipmaps = NULL
     cdef CUresult status
+    cdef const char *failed
+    cdef int level
     with nogil:
         if layout.levels > 1:
             status = in_cuMipmappedArrayCreate(
                 memory.context.raw, &mipmaps, &layout.raw, layout.levels)
         else:
             status = in_cuArray3DCreate(memory.context.raw, &array, &layout.raw)
+        # Asked for now, because another thread may close the array later.
+        if status == CUDA_SUCCESS and layout.levels > 1:
+            for level in range(layout.levels):
+                if status == CUDA_SUCCESS:
+                    status = in_cuMipmappedArrayGetLevel(
+                        memory.context.raw, &layout.arrays[level], mipmaps, level)
+            if status != CUDA_SUCCESS:
+                failed = last_failure()
+                in_cuMipmappedArrayDestroy(memory.context.raw, mipmaps)
+                cudadrv_table.note_failure(failed)
+                return status
     if status == CUDA_SUCCESS:
         memory.address = <size_t>mipmaps if layout.levels > 1 else <size_t>array
     elif has_answered(status, CUDA_ERROR_INVALID_VALUE):
@@ -291,13 +304,8 @@ cdef class Texels(Region):
     cdef Texels at_level(self, int level):
         """Return the texels of a level of a mipmapped array, for the texels of all levels."""
         cdef Texels part = Texels.__new__(Texels)
-        cdef CUarray raw = NULL
-        cdef CUmipmappedArray whole = <CUmipmappedArray><size_t>self.memory.address
-        cdef CUresult status
-        with nogil:
-            status = in_cuMipmappedArrayGetLevel(self.memory.context.raw, &raw, whole, level)
-        self.memory.context.check(status)
-        part.layout, part.raw, part.kind, part.policy = self.layout, raw, self.kind, self.policy
+        part.layout, part.raw = self.layout, self.layout.arrays[level]
+        part.kind, part.policy = self.kind, self.policy
         part.part = True
         _cover_level(part, self.memory, self.name, level)
         return part

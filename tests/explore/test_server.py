@@ -147,10 +147,11 @@ def test_a_folder_that_each_run_removes(tmp_path):
 def test_a_random_number_before_the_first_call(tmp_path):
     """All children have the same one, and a new process another one."""
     before = (
-        "for _ in range(int.from_bytes(seed) % 100):\n"
+        "for _ in range(int.from_bytes(seed) % 1000):\n"
         "    call('cuMemsetD8Async', memory, 0, ctypes.c_size_t(4), streams[0])\n"
+        "call('cuStreamSynchronize', streams[0])\n"  # or there would be many more orders
     )
-    code = "seed = os.urandom(1)\n" + WORK.replace("for value", before + "for value")
+    code = "seed = os.urandom(2)\n" + WORK.replace("for value", before + "for value")
     done = Explored(tmp_path, START + code)
     assert done.status == 1
     assert "the test cannot be repeated" in done.errors
