@@ -116,6 +116,7 @@ HARMLESS = {
     ("cuMemAllocFromPoolAsync", MEMORY),
     ("cuMemAllocManaged", MEMORY),
     *(("cuArray3DCreate", MEMORY), ("cuMipmappedArrayCreate", MEMORY)),
+    ("cuMipmappedArrayGetLevel", MEMORY),
     *((name, MEMORY) for name in ("cuMemCreate", "cuMemMap", "cuMemRelease", "cuMemSetAccess")),
 }
 
