@@ -20,8 +20,11 @@ from cudadrv._driver cimport (
     has_answered, in_cuDeviceGetTexture1DLinearMaxWidth, in_cuSurfObjectCreate,
     in_cuTexObjectCreate, last_failure,
 )
-from cudadrv._engine cimport OWN_READ, OWN_STRICT, OWN_WRITE
+from cudadrv._engine cimport (
+    OWN_READ, OWN_STRICT, OWN_WRITE, engine, own_export, own_export_close,
+)
 from cudadrv._errors cimport close_at_end, refuse_uninitialized
+from cudadrv._managed cimport keep_open
 from cudadrv._memory cimport Memory, new_state, use_on_host
 from cudadrv._memory_kinds cimport SURFACE, TEXTURE, MemoryKind
 from cudadrv._region cimport (
@@ -307,6 +310,7 @@ anisotropy=1, seamless=False, name=None)\n--\n
         cdef CUtexObject handle = 0
         cdef Region region = _readable(source)
         cdef Context context = region.memory.context
+        cdef own_export open
         cdef bint viewed = False
         cdef CUresult status
         if self.object is not None:
@@ -328,9 +332,11 @@ anisotropy=1, seamless=False, name=None)\n--\n
         _check_values(&reading, dtype, as_float, region)
         made = _object_region(TEXTURE, context, name, region)
         drain_for_more()
+        keep_open(region, &open)    # no other thread may close the memory during the call
         with nogil:
             status = in_cuTexObjectCreate(
                 context.raw, &handle, &resource, &reading, &view if viewed else NULL)
+        own_export_close(engine, &open)
         _check_made(context, status, region)
         made.memory.address = handle
         self.region, self.source, self.mode, self.object = region, source, OWN_READ, made
@@ -615,6 +621,7 @@ cdef class Surface(Handle):
         cdef CUsurfObject handle = 0
         cdef Texels texels = _writable(array)
         cdef Context context = texels.memory.context
+        cdef own_export open
         cdef CUresult status
         if self.object is not None:
             raise TypeError(f"{self.object.describe()} is initialized already")
@@ -622,8 +629,10 @@ cdef class Surface(Handle):
         resource_of_array(&resource, texels.raw)
         made = _object_region(SURFACE, context, name, texels)
         drain_for_more()
+        keep_open(texels, &open)    # no other thread may close the array during the call
         with nogil:
             status = in_cuSurfObjectCreate(context.raw, &handle, &resource)
+        own_export_close(engine, &open)
         _check_made(context, status, texels)
         made.memory.address = handle
         self.region, self.source, self.mode, self.object = texels, array, OWN_WRITE, made

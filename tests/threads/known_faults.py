@@ -403,6 +403,35 @@ for _name, _use_of_pool in USES_OF_POOLS.items():
     fault(used_pool(_use_of_pool), _name)
 
 
+def closed_source(source: Callable[[], Any], use: Callable[[Any], Any]) -> Callable[[], Case]:
+    def close_of_a_source_and() -> Case:
+        shared = source()
+
+        def check(*results: Any) -> None:
+            done_or_refused(results, "closed")
+            if not isinstance(results[0], Exception):
+                results[0].close()
+            shared.close()
+
+        return Case(lambda: use(shared), shared.close, check)
+
+    return close_of_a_source_and
+
+
+USES_OF_SOURCES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "texture": (lambda: cu.Array((8, 8), "u1"), cu.Texture),
+    "mipmaps": (
+        lambda: cu.Array((8, 8), "u1", mipmaps=2),
+        lambda array: cu.Texture(array, normalized=True),
+    ),
+    "buffer": (lambda: cu.DeviceBuffer(256, "u1", pooled=False), cu.Texture),
+    "surface": (lambda: cu.Array((8, 8), "u1", surface=True), cu.Surface),
+    "level": (lambda: cu.Array((8, 8), "u1", mipmaps=2), lambda array: array.level(1)),
+}
+for _name, (_source, _use_of_source) in USES_OF_SOURCES.items():
+    fault(closed_source(_source, _use_of_source), _name)
+
+
 # ---- an object changes while a refusal is worded, or while a block begins ----
 
 
