@@ -6,6 +6,7 @@ by 1/256 or 2/256.
 
 import numpy
 import pytest
+from texture_kernels import RESULT
 
 from .arrays import CUBEMAP, LAYERED, filled, level_of, make_mipmap, write
 from .textures import (
@@ -13,7 +14,6 @@ from .textures import (
     LINEAR,
     NORMALIZED,
     POINT,
-    RESULT,
     floats,
     of_array,
     of_mipmap,

@@ -4,20 +4,11 @@ import ctypes
 
 import numpy
 import pytest
+from texture_kernels import RESULT
 
 from .arrays import FORMATS, SURFACE, Descriptor, filled, level_of, make_mipmap, read, write
 from .client import ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE, SUCCESS
-from .textures import (
-    AS_INTEGER,
-    BORDER,
-    CLAMP,
-    LINEAR,
-    NORMALIZED,
-    POINT,
-    RESULT,
-    run_kernel,
-    text_of,
-)
+from .textures import AS_INTEGER, BORDER, CLAMP, LINEAR, NORMALIZED, POINT, run_kernel, text_of
 
 NOT_FOUND, INVALID_PTX = 500, 218
 OVERRIDE_FORMAT = 1

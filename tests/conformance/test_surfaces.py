@@ -4,12 +4,12 @@ import ctypes
 
 import numpy
 import pytest
+from texture_kernels import RESULT
 
 from .arrays import CUBEMAP, LAYERED, SURFACE, filled, make, read, write
 from .client import ILLEGAL_ADDRESS, INVALID_VALUE
 from .textures import (
     AS_INTEGER,
-    RESULT,
     Resource,
     kernel,
     of_array,

@@ -2,9 +2,10 @@
 
 import numpy
 import pytest
+from texture_kernels import RESULT
 
 from .test_surfaces import surface_of
-from .textures import RESULT, of_linear, run, texture
+from .textures import of_linear, run, texture
 
 LOAD, STORE = "suld.b.1d.b32.trap %r11, [%rd1, %r1];", "sust.b.1d.b32.trap [%rd1, %r1], %r2;"
 ADD = "sured.b.add.1d.u32.trap [%rd1, {}], %r2;"

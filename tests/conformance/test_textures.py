@@ -4,6 +4,7 @@ import ctypes
 
 import numpy
 import pytest
+from texture_kernels import RESULT
 
 from .arrays import (
     CUBEMAP,
@@ -26,7 +27,6 @@ from .textures import (
     MIRROR,
     NORMALIZED,
     POINT,
-    RESULT,
     SEAMLESS,
     SRGB,
     WRAP,

@@ -1,31 +1,10 @@
 """Kernels that read textures and write surfaces, one thread for each row of words."""
 
 import numpy as np
+from texture_kernels import RESULT, TEXT
 
 import cudadrv as cu
 
-# Each thread has 4 words of the input in %r1 to %r4, and as floats in %f1 to %f4. At the end, %r11
-# to %r14 contain its output. %rd1 is the handle.
-TEXT = """.version 7.5
-.target sm_75
-.address_size 64
-.visible .entry k(.param .u64 handle, .param .u64 given, .param .u64 found, .param .u32 count)
-{{
-    .reg .pred %p<4>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %rd<16>; .reg .f32 %f<16>;
-    ld.param.u64 %rd1, [handle]; ld.param.u64 %rd2, [given]; ld.param.u64 %rd3, [found];
-    ld.param.u32 %r20, [count];
-    mov.u32 %r21, %tid.x; mov.u32 %r22, %ctaid.x; mov.u32 %r23, %ntid.x;
-    mad.lo.u32 %r21, %r22, %r23, %r21; setp.ge.u32 %p1, %r21, %r20; @%p1 ret;
-    mul.wide.u32 %rd4, %r21, 16; add.u64 %rd2, %rd2, %rd4; add.u64 %rd3, %rd3, %rd4;
-    ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%rd2];
-    mov.b32 %f1, %r1; mov.b32 %f2, %r2; mov.b32 %f3, %r3; mov.b32 %f4, %r4;
-    mov.u32 %r11, 0; mov.u32 %r12, 0; mov.u32 %r13, 0; mov.u32 %r14, 0;
-    {body}
-    st.global.v4.u32 [%rd3], {{%r11, %r12, %r13, %r14}};
-    ret;
-}}
-"""
-RESULT = "{%r11, %r12, %r13, %r14}"
 # Coordinates of each geometry. The words of a thread are x, y and z, or the layer.
 FLOATS = {"1d": "%f1", "2d": "{%f1, %f2}", "3d": "{%f1, %f2, %f3, %f3}"} | {
     "a1d": "{%r3, %f1}",
@@ -38,39 +17,33 @@ WHOLE = {"1d": "%r1", "2d": "{%r1, %r2}", "3d": "{%r1, %r2, %r3, %r3}"} | {
 }
 
 
+def kernel(body):
+    return cu.Module(TEXT.format(version="7.5", target="sm_75", body=body))["k"]
+
+
 def reads(geometry, kind="f32"):
     """A kernel that reads a texture at coordinates."""
-    return cu.Module(
-        TEXT.format(body=f"tex.{geometry}.v4.{kind}.f32 {RESULT}, [%rd1, {FLOATS[geometry]}];")
-    )["k"]
+    return kernel(f"tex.{geometry}.v4.{kind}.f32 {RESULT}, [%rd1, {FLOATS[geometry]}];")
 
 
 def fetches(kind="s32"):
     """A kernel that reads a texture over a buffer with one dimension by numbers of texels."""
-    return cu.Module(TEXT.format(body=f"tex.1d.v4.{kind}.s32 {RESULT}, [%rd1, %r1];"))["k"]
+    return kernel(f"tex.1d.v4.{kind}.s32 {RESULT}, [%rd1, %r1];")
 
 
 def reads_levels(geometry="1d"):
     """A kernel that reads a level, which is the fourth word, at coordinates."""
-    return cu.Module(
-        TEXT.format(
-            body=f"tex.level.{geometry}.v4.f32.f32 {RESULT}, [%rd1, {FLOATS[geometry]}], %f4;"
-        )
-    )["k"]
+    return kernel(f"tex.level.{geometry}.v4.f32.f32 {RESULT}, [%rd1, {FLOATS[geometry]}], %f4;")
 
 
 def stores(geometry="2d"):
     """A kernel that stores the fourth word in a surface. x counts bytes."""
-    return cu.Module(
-        TEXT.format(body=f"sust.b.{geometry}.b32.trap [%rd1, {WHOLE[geometry]}], %r4;")
-    )["k"]
+    return kernel(f"sust.b.{geometry}.b32.trap [%rd1, {WHOLE[geometry]}], %r4;")
 
 
 def loads(geometry="2d"):
     """A kernel that loads a word of a surface. x counts bytes."""
-    return cu.Module(
-        TEXT.format(body=f"suld.b.{geometry}.b32.trap %r11, [%rd1, {WHOLE[geometry]}];")
-    )["k"]
+    return kernel(f"suld.b.{geometry}.b32.trap %r11, [%rd1, {WHOLE[geometry]}];")
 
 
 def rows(words):
