@@ -182,7 +182,7 @@ void serve_runs(const std::string &folder) {
         close(server);
         return;
     }
-    // A signal for the program is one for the present run. It must not come in all later ones.
+    // The program's signals are blocked here: one that arrives now must not reach all later runs.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

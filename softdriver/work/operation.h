@@ -116,7 +116,7 @@ struct Operation {
     size_t behind = 0, step = 0;
     std::string place; // the line of the program, if the client has no words for the operation
     bool let_next_begin = false; // it has paused because it lets the next kernel begin
-    // One more than the step after which it paused for this reason first.
+    // The step after which it first let the next kernel begin, plus one; 0 if it never did.
     size_t first_pause = 0;
     bool has_waited = false; // it has paused because it waits for its predecessor
 

@@ -62,8 +62,8 @@ bool Scheduler::lets_next_begin(const Operation &operation) {
     return operation.progress == Progress::Paused && operation.pieces->lets_next_begin();
 }
 
-// Returns the next operation of a stream: the last one that can go on, and that may begin before
-// the operations before it end.
+// Returns the operation of a stream that runs next. This is the first one, unless operations let
+// the next one begin early: then it is the last of these that can go on.
 const OperationPtr &Scheduler::next_of(const Stream &stream) const {
     const auto &queue = stream.queue;
     size_t next = 0, last = 0;
