@@ -64,12 +64,20 @@ typedef struct things {
 #define DECLARE(name, parameters) static CUresult(*call_##name) parameters;
 CALLS(DECLARE)
 
+/* In place of a function that the driver does not have. */
+static CUresult missing(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+
+static void *function_of(void *driver, const char *name) {
+    void *function = dlsym(driver, name);
+    return function ? function : (void *)missing;
+}
+
 int floor_open(const char *library) {
     void *driver = dlopen(library, RTLD_NOW);
     if (!driver) {
         return 0;
     }
-#define FIND(name, parameters) call_##name = (CUresult(*) parameters)dlsym(driver, #name);
+#define FIND(name, parameters) call_##name = (CUresult(*) parameters)function_of(driver, #name);
     CALLS(FIND)
     return 1;
 }
@@ -125,9 +133,6 @@ static CUresult batch(const things *t, int count) {
     CUdeviceptr targets[MOST_COPIES], sources[MOST_COPIES];
     size_t sizes[MOST_COPIES], first = 0, failed;
     int attributes[6] = {1};
-    if (!call_cuMemcpyBatchAsync) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
     for (int i = 0; i < count; i++) {
         targets[i] = t->many + i * t->nbytes;
         sources[i] = (CUdeviceptr)(t->many_host + i * t->nbytes);
