@@ -31,8 +31,9 @@ cdef struct KindRow:
     # ---- how it is made ----
     const KindRow *on_stream    # the kind that is allocated on a stream in its place
     bint ordered            # allocated and freed on a stream; else freed when its device is idle
-    # Makes memory of `nbytes` bytes, and sets the address. For `mappable` memory, the address is a
-    # Segment's. The flags are for cuMemHostAlloc or cuMemHostRegister.
+    # Makes memory of `nbytes` bytes, and sets `*address`. For `mappable` memory, `*address` is that
+    # of a Segment already, and is only registered. The flags are for cuMemHostAlloc or
+    # cuMemHostRegister.
     CUresult (*make)(
         CUcontext context, CUdeviceptr *address, size_t nbytes,
         unsigned int flags) noexcept nogil

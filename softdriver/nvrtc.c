@@ -184,7 +184,7 @@ PyObject *PyModuleDef_Init(PyModuleDef *) __attribute__((weak));
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "cudadrv._nvrtc",
-    .m_doc = "A libnvrtc that returns PTX for cubins, opened by its path.",
+    .m_doc = "A libnvrtc that returns PTX in place of cubins, opened by its path.",
 };
 
 PyMODINIT_FUNC PyInit__nvrtc(void) { return PyModuleDef_Init(&definition); }

@@ -77,7 +77,7 @@ def _open():
         if not _ready:
             _path = _choose()
             _start()
-            status_of(CUDA_SUCCESS)  # loads `CUresult` now: errors without free memory need it
+            status_of(CUDA_SUCCESS)  # loads `CUresult`; an error may come without free memory
             _ready = True
     finally:
         lock.release()

@@ -137,7 +137,10 @@ cdef CUresult _call_across(BoxCopy *copy, CUstream stream) noexcept nogil:
 cdef int describe_fill(
     BoxFill *fill, Region region, size_t itemsize, const unsigned char *item
 ) except -1:
-    """Describe the fill of a box with an item, as `_fill.shape_fill` has shaped it."""
+    """Describe the fill of a box. `shape_fill` has computed the item and its size.
+
+    The item may be shorter than that of the buffer: one byte, if all its bytes are equal.
+    """
     fill.target, fill.itemsize, fill.box = pointer_of(region), itemsize, region.box[0]
     memcpy(fill.item, item, sizeof(fill.item))
     if (fill.box.pitch | fill.box.slice) % min(itemsize, <size_t>4):

@@ -68,7 +68,7 @@ cdef struct Batch:
     Attributes attributes
     CUcontext context           # that of the stream
     bint at_once                # whether the driver takes a batch on this stream
-    CUevent marker              # as in _copy.Copy, before all copies
+    CUevent marker              # as Copy.marker, for all copies; or NULL
 
 
 def copy_batch(pairs, stream=None, *, source_access="stream"):

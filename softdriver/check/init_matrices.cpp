@@ -296,8 +296,8 @@ struct Chunks {
 
 } // namespace
 
-// wgmma.mma_async: the handler has read the chunks of B, and then the chunks of A, when the last
-// warp of the group executes the step.
+// wgmma.mma_async. The instruction reads its operands in shared memory only when the last warp of
+// the group executes it. Then `used_` has the chunks of B, followed by those of A.
 void KernelInit::multiply_together() {
     using namespace ptx;
     const auto *operands = &now_.warp->frame->code->fragments[now_.step->place];

@@ -153,8 +153,9 @@ bool take_exclusive(Decoder &decoder, Item item) {
 
 } // namespace
 
-// In these layouts each lane has one half of a row or a column of A and B, of 4 items. The first
-// half of the lanes of a matrix has the upper rows of A and D and the left columns of B.
+// In the layouts of m8n8k4 each lane has 4 items of A and of B: a row of A, or half a column if A
+// is stored by columns; a column of B, or half a row if B is stored by rows. The first half of the
+// lanes of a matrix has the upper rows of A and D and the left columns of B.
 unsigned Fragment::place_in_quad(unsigned lane, unsigned index) const {
     unsigned member = lane % 4, half = lane < 16 ? 0 : 4;
     if (layout == Layout::QuadC && item == Item::F32) {

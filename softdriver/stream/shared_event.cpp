@@ -73,7 +73,8 @@ SharedPage *map_page(int file, uint64_t index) {
 }
 
 // The last records of interprocess events that this process has made, one of each stream. Another
-// process may have waited for them before it made its own record.
+// process may have waited for them before it recorded an event. So a wait for that event counts as
+// a wait for these records, too.
 std::map<const RaceTrack *, OperationPtr> &told() {
     static auto *records = new std::map<const RaceTrack *, OperationPtr>;
     return *records;

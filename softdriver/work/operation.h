@@ -33,7 +33,7 @@ struct Outcome {
     // The work consisted of operations that have run on their own, and that used these ranges.
     bool in_parts = false;
     // What else steps read or change (explore/run.h): the values of conditional nodes, by number;
-    // the output of kernels; the memory of which `malloc` in kernels takes.
+    // the output of kernels; the device heap, from which `malloc` in kernels allocates.
     std::vector<uint64_t> conditions_read = {}, conditions_set = {};
     bool prints = false, allocates = false;
 };

@@ -170,7 +170,7 @@ def test_sampling(client, dimensions, outside, filter_, normalized):
         assert (found == wanted.astype("f4")).all()
     else:
         bound = 1e-5
-        if dimensions == 1:  # with a border above the row, its elements have half of their weight
+        if dimensions == 1:  # two rows are weighted (`model`), and their weights are rounded
             bound = 8 * WEIGHT
         elif dimensions == 3 and not client.lib.software:
             # A GPU rounds each of the eight weights differently, by up to 1/256.

@@ -44,6 +44,8 @@ def is_of_others(error):
     """Whether NumPy or Python has replaced the MemoryError by another exception."""
     if isinstance(error, SystemError):
         return "numpy" in str(error)
+    if isinstance(error, TypeError):  # os.fspath, although a PosixPath is an os.PathLike
+        return str(error).endswith("os.PathLike object, not PosixPath")
     return str(error).startswith(("can't allocate ", "can't start new thread"))
 
 

@@ -1,4 +1,7 @@
-"""The libnvrtc of a run, which returns PTX for cubins. It calls a stand-in for NVIDIA's NVRTC."""
+"""The libnvrtc of `cudadrv run`, which returns PTX in place of cubins.
+
+It calls a stand-in for NVIDIA's NVRTC.
+"""
 
 import os
 import re

@@ -122,7 +122,7 @@ SKIPPED = b"\x53\x2a\x4d\x18" + struct.pack("<I", 5) + b"notes"
         (frame(block(RAW, b"abc"), flags=SINGLE | 1, fields=b"\0\3"), b"abc"),  # dictionary 0
         (frame(block(COMPRESSED, b"\x18abc\0"), size=3), b"abc"),  # literals only
         (frame(block(COMPRESSED, b"\x19a\0"), size=3), b"aaa"),
-        # A match that overlaps its result: one literal, then offset 1, by tables of one symbol.
+        # An overlapping match: one literal, then a match at offset 1. The tables are in RLE mode.
         (frame(block(COMPRESSED, b"\x08a\1\x54\1\0\1\1"), size=5), b"aaaaa"),
     ],
 )  # fmt: skip

@@ -78,7 +78,8 @@ def includes(op, other):
     return op.scope in ("gpu", "sys") or op.thread.block == other.thread.block
 
 
-# The rules that an Execution can leave out, to see whether the check and the programs have them.
+# The rules that an Execution can leave out, to see that the check has each of them, and that a
+# program depends on it.
 RULES = {
     "barrier": "threads that wait for each other know what came before",
     "mask": "so do the lanes of a mask",
