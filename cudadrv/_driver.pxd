@@ -913,6 +913,7 @@ cdef struct Words:
     int (*describe_operation)(
         const unsigned long long *label, char *text, int size) noexcept nogil
     int (*describe_memory)(unsigned long long address, char *text, int size) noexcept nogil
+    int (*describe_freed)(unsigned long long address, char *text, int size) noexcept nogil
 
 
 cdef Words words

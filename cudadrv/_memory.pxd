@@ -93,6 +93,7 @@ cdef Memory owner_of(CUdeviceptr address, size_t nbytes)
 cdef Memory live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed)
 cdef Memory live_memory_around(CUdeviceptr address, size_t nbytes)
 cdef str described_at(CUdeviceptr address)
+cdef str described_closed(CUdeviceptr address)
 cdef Memory code_memory(Context context, str label)
 cdef Memory variable_memory(
     Context context, CUdeviceptr address, size_t nbytes, Memory code, str label)

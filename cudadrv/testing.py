@@ -353,9 +353,9 @@ def kernel_fault() -> str | None:
     """Return a text that says what the last failed kernel did wrong; None if no kernel has failed.
 
     The text names the kernel, the PTX line and the thread. It also names the memory in which, or
-    near which, the address lies, says whether that memory was freed, and names the line that
-    launched the kernel. The text is also printed to stderr, unless the setting
-    ``kernel_faults=record`` is in force.
+    near which, the address lies, and the line that launched the kernel. If that memory was freed,
+    the text names the last buffer that had it, and the lines that made and closed this buffer. The
+    text is also printed to stderr, unless the setting ``kernel_faults=record`` is in force.
     """
     text = _library().cudadrvSoftFaultText()
     return text.decode() if text else None

@@ -31,7 +31,9 @@ from cudadrv._fill cimport fill_region, set_item
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
-from cudadrv._memory cimport closed_state, described_at, stay_home, use_on_host
+from cudadrv._memory cimport (
+    closed_state, described_at, described_closed, stay_home, use_on_host,
+)
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, graph_name,
     host_wait, operation_name, stream_name,
@@ -238,15 +240,19 @@ cdef int _operation(unsigned long long tag, unsigned long long *label) noexcept 
 cdef int _describe_operation(
     const unsigned long long *label, char *text, int size
 ) noexcept nogil:
-    return _describe(label, 0, text, size)
+    return _describe(label, 0, False, text, size)
 
 
 cdef int _describe_memory(unsigned long long address, char *text, int size) noexcept nogil:
-    return _describe(NULL, address, text, size)
+    return _describe(NULL, address, False, text, size)
+
+
+cdef int _describe_freed(unsigned long long address, char *text, int size) noexcept nogil:
+    return _describe(NULL, address, True, text, size)
 
 
 cdef int _describe(
-    const unsigned long long *label, CUdeviceptr address, char *text, int size
+    const unsigned long long *label, CUdeviceptr address, bint freed, char *text, int size
 ) noexcept nogil:
     cdef int length
     if cudadrv_table.ending:
@@ -254,12 +260,12 @@ cdef int _describe(
     if PyGILState_GetThisThreadState() is NULL:
         return ASK_ANOTHER_THREAD
     with gil:
-        length = _write_words(label, address, text, size)
+        length = _write_words(label, address, freed, text, size)
     return length
 
 
 cdef int _write_words(
-    const unsigned long long *label, CUdeviceptr address, char *text, int size
+    const unsigned long long *label, CUdeviceptr address, bint freed, char *text, int size
 ) noexcept:
     cdef PyObject *error = NULL
     cdef PyObject *value = NULL
@@ -270,9 +276,12 @@ cdef int _write_words(
     # If a destructor made the driver call, an exception may be propagating, and must be kept.
     PyErr_Fetch(&error, &value, &traceback)
     try:
-        words_found = described_at(address) if label is NULL else (
-            f"{operation_name((label[0] >> 8) & 0xffff)} on"
-            f" {stream_name(label[1], label[0] & 0xff)}, queued at {line_at(label[0] >> 32)}")
+        if label is not NULL:
+            words_found = (
+                f"{operation_name((label[0] >> 8) & 0xffff)} on"
+                f" {stream_name(label[1], label[0] & 0xff)}, queued at {line_at(label[0] >> 32)}")
+        else:
+            words_found = described_closed(address) if freed else described_at(address)
         if words_found is not None:
             encoded = PyUnicode_AsUTF8AndSize(words_found, &length)
             length = min(length, size)
@@ -288,6 +297,7 @@ cdef int _write_words(
 words.operation = _operation
 words.describe_operation = _describe_operation
 words.describe_memory = _describe_memory
+words.describe_freed = _describe_freed
 
 
 # ---- reap ----

@@ -1,12 +1,14 @@
 """Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it.
 
-State that outlives a call: the list of live allocations, and the homes of other libraries'
-allocations (the GIL guards both).
+State that outlives a call: the list of live allocations, the names of those that were closed last,
+and the homes of other libraries' allocations (the GIL guards all of them).
 """
 
 from collections import Counter
 
 cimport cython
+from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, attend, is_usable
@@ -124,6 +126,7 @@ cdef class Memory:
         if self.state is NULL:
             _leave_pool(self)
             return
+        _keep_name(self, 0)
         unlist_memory(self)
         if self.left is not None and not cudadrv_table.forked:
             own_memory_return(engine, self.left.state)
@@ -176,9 +179,7 @@ cdef class Memory:
                 _free_now(self)
             else:
                 release_later(self.kind, self.address, NULL, self.context, self.owner)
-        _let_go(self)
-        self.closed_at = here()
-        return 0
+        return _let_go_at(self, here())
 
     cdef int give_away(self) except -1:
         """Close the memory without freeing it, or raise and change nothing."""
@@ -245,9 +246,7 @@ cdef int leave_home(Memory memory, own_memory *closed) except -1:
     memory.state = closed
     memory.home.members -= 1
     memory.left, memory.home = memory.home, None
-    memory.closed_at = here()
-    _let_go(memory)
-    return 0
+    return _let_go_at(memory, here())
 
 
 cdef void stay_home(Memory memory) noexcept:
@@ -336,8 +335,7 @@ cdef CUresult _close_span(Memory memory, bint now) except *:
         drop_span(span)
     else:
         release_later(memory.kind, <CUdeviceptr><size_t>span, NULL, memory.context, None)
-    _let_go(memory)
-    memory.closed_at = here()
+    _let_go_at(memory, here())
     return status
 
 
@@ -361,8 +359,7 @@ cdef int close_module(Memory code, list variables) except -1:
             memory.state.closed = False
         raise
     for memory in ended:
-        memory.closed_at = code.closed_at
-        _let_go(memory)
+        _let_go_at(memory, code.closed_at)
     return 0
 
 
@@ -422,8 +419,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
             _hand_back(memory, ordered.after)
         else:
             leave_cache(memory)
-        memory.closed_at = here()
-        _let_go(memory)
+        _let_go_at(memory, here())
     return 0
 
 
@@ -459,6 +455,13 @@ cdef void leave_cache(Memory memory) noexcept:
     if memory.block is not NULL:
         (<Cache>memory.block.cache).forget(memory.block)
         memory.block = NULL
+
+
+cdef int _let_go_at(Memory memory, uint32_t site) except -1:
+    """Let go of memory that was closed at this line."""
+    memory.closed_at = site
+    _keep_name(memory, site)
+    return _let_go(memory)
 
 
 cdef int _let_go(Memory memory) except -1:
@@ -561,6 +564,50 @@ cdef str described_at(CUdeviceptr address):
                 < memory.address + memory.start + memory.nbytes:
             return f"{memory.label}, made at {place(memory.site)}"
         each = memory.older
+    return None
+
+
+# A kernel may use memory that was closed. The software driver then asks for the name that the
+# memory had. A GPU never asks, so nothing is kept for it.
+
+cdef enum:
+    MOST_NAMES = 1024   # the software driver describes as many pieces of freed memory
+
+cdef struct ClosedName:
+    CUdeviceptr address
+    size_t nbytes
+    PyObject *label     # a reference
+    uint32_t site       # the line that made the memory
+    uint32_t closed_at  # the line that closed it, or 0 if it was dropped
+
+cdef ClosedName _names[MOST_NAMES]  # a ring
+cdef size_t _names_kept = 0         # how many were ever kept
+
+
+cdef void _keep_name(Memory memory, uint32_t closed_at) noexcept:
+    """Keep the name of memory that is closed or dropped, if the driver may ask for it."""
+    global _names_kept
+    cdef ClosedName *kept = &_names[_names_kept % MOST_NAMES]
+    cdef bint of_module = isinstance(memory.owner, Memory)  # a variable, which ends with its code
+    if cudadrv_table.renew_memory is NULL or memory.address == 0 or memory.site == 0 \
+            or memory.kind.opaque or memory.kind.borrowed and not of_module:
+        return
+    Py_INCREF(memory.label)
+    Py_XDECREF(kept.label)
+    kept[0] = ClosedName(memory.address, memory.nbytes, <PyObject *>memory.label, memory.site,
+                         closed_at)
+    _names_kept += 1
+
+
+cdef str described_closed(CUdeviceptr address):
+    """Like `described_at`, for the memory at an address that was closed or dropped last."""
+    cdef size_t age
+    cdef ClosedName *kept
+    for age in range(min(_names_kept, <size_t>MOST_NAMES)):
+        kept = &_names[(_names_kept - 1 - age) % MOST_NAMES]
+        if kept.address <= address < kept.address + kept.nbytes:
+            ended = f", closed at {place(kept.closed_at)}" if kept.closed_at else " and dropped"
+            return f"{<str>kept.label}, made at {place(kept.site)}{ended}"
     return None
 
 

@@ -48,8 +48,11 @@ typedef struct cudadrvSoftWords {
     // negative number if the calling thread cannot get one; the driver then asks again in a later
     // call. The driver calls them without its lock, so they may wait, but must not call the driver.
     // The description of memory may end with where it was made: ", made at a.py:12".
+    // describe_freed is for addresses in memory that is freed: it describes the last memory there,
+    // and may add who freed it: ", made at a.py:12, closed at a.py:15".
     int (*describe_operation)(const unsigned long long label[2], char *text, int size);
     int (*describe_memory)(unsigned long long address, char *text, int size);
+    int (*describe_freed)(unsigned long long address, char *text, int size);
 } cudadrvSoftWords;
 
 // The properties of a device that libnvidia-ml.so.1 (nvml.c) reports. Reading them requires no

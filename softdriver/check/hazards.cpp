@@ -214,8 +214,9 @@ void name_hazards(Lock &lock) {
         uint64_t cleared = state().hazards.cleared();
         cudadrvSoftWords client = state().words;
         std::string memory, made, copy;
+        bool freed = is_freed(hazard.address);
         lock.unlock();
-        bool asked = name_memory(client, hazard.address, memory, made) &&
+        bool asked = name_memory(client, hazard.address, freed, memory, made) &&
                      name_operation(client, hazard.copy, copy);
         acquire(lock);
         if (!asked)

@@ -24,8 +24,9 @@ void name_kernel_fault(Lock &lock) {
     cudadrvSoftWords client = state().words;
     KernelFault asked = fault;
     std::string memory, made, launch;
+    bool freed = is_freed(asked.address);
     lock.unlock();
-    bool answered = name_memory(client, asked.address, memory, made) &&
+    bool answered = name_memory(client, asked.address, freed, memory, made) &&
                     name_operation(client, asked.label, launch);
     acquire(lock);
     // Meanwhile another thread may have named the error, or another kernel may have failed.

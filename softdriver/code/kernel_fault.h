@@ -11,7 +11,7 @@ namespace soft {
 // The error of the last kernel that failed.
 struct KernelFault {
     std::string text;      // what happened; empty if no kernel has failed
-    uintptr_t address = 0; // an address in the live memory that `text` names at its end, or 0
+    uintptr_t address = 0; // an address in the memory that `text` names at its end, or 0
     RaceLabel label;       // of the launch
     int device = -1;       // the ordinal of the device that the launch ran on
     bool print = false;    // whether to write it to stderr

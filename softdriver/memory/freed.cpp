@@ -52,9 +52,13 @@ Freed::EntryPtr Freed::find(uintptr_t address) const {
     return nullptr;
 }
 
-std::string describe_address(uintptr_t address, uintptr_t *live) {
+bool is_freed(uintptr_t address) {
+    return !find_reserved(address, 1) && state().freed.find(address);
+}
+
+std::string describe_address(uintptr_t address, uintptr_t *at) {
     uintptr_t unused;
-    uintptr_t &named = live ? *live : unused;
+    uintptr_t &named = at ? *at : unused;
     named = 0;
     const Allocation *reserved = find_reserved(address, 1);
     if (reserved && reserved->reservation)
@@ -65,9 +69,11 @@ std::string describe_address(uintptr_t address, uintptr_t *live) {
         return std::to_string(offset) + " bytes into " +
                memory(inside->begin, inside->bytes, inside->maker);
     }
-    if (Freed::EntryPtr old = state().freed.find(address))
+    if (Freed::EntryPtr old = state().freed.find(address)) {
+        named = address;
         return std::to_string(address - old->begin) + " bytes into " +
                memory(old->begin, old->bytes, old->maker) + " and " + name_of(old->free) + " freed";
+    }
     const auto &allocations = state().allocations;
     auto next = allocations.upper_bound(address);
     const Allocation *before = next == allocations.begin() ? nullptr : &std::prev(next)->second;

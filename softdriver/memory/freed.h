@@ -38,8 +38,10 @@ class Freed {
 };
 
 // Describes where an address lies relative to live and freed memory: "16 bytes beyond the end of
-// ...". Sets `live` to an address in the live memory that the text names, or to 0.
-std::string describe_address(uintptr_t address, uintptr_t *live = nullptr);
+// ...". Sets `*at` to an address in the memory that the text names, or to 0.
+std::string describe_address(uintptr_t address, uintptr_t *at = nullptr);
+// Returns whether the address lies in freed memory, and in no live memory.
+bool is_freed(uintptr_t address);
 // Describes the memory that begins at the address.
 std::string describe_memory(uintptr_t begin);
 

@@ -25,15 +25,18 @@ bool name_operation(const cudadrvSoftWords &client, const RaceLabel &label, std:
     return !label.known() || !client.describe_operation || ask(describe, name);
 }
 
-bool name_memory(const cudadrvSoftWords &client, uintptr_t address, std::string &name,
+bool name_memory(const cudadrvSoftWords &client, uintptr_t address, bool freed, std::string &name,
                  std::string &made) {
-    auto describe = [&](char *text, int size) {
-        return client.describe_memory(address, text, size);
-    };
-    if (!address || !client.describe_memory)
-        return true;
     std::string words;
-    if (!ask(describe, words))
+    auto ask_by = [&](auto function) {
+        auto describe = [&](char *text, int size) { return function(address, text, size); };
+        return !address || !function || ask(describe, words);
+    };
+    if (!ask_by(client.describe_memory))
+        return false;
+    // The client may have other memory at the address, such as a view of memory that it does not
+    // own.
+    if (freed && words.empty() && !ask_by(client.describe_freed))
         return false;
     const std::string between = ", made at ";
     size_t at = words.rfind(between);
@@ -50,10 +53,11 @@ void name_races(Lock &lock) {
         cudadrvSoftWords client = state().words;
         RaceNames names;
         std::string made; // the report of a race has two places already
+        bool freed = is_freed(race.address);
         lock.unlock();
         bool asked = name_operation(client, race.later.label, names.later) &&
                      name_operation(client, race.earlier.label, names.earlier) &&
-                     name_memory(client, race.address, names.memory, made);
+                     name_memory(client, race.address, freed, names.memory, made);
         acquire(lock);
         if (!asked)
             return;

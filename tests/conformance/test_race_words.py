@@ -22,6 +22,7 @@ class Words(ctypes.Structure):
         ("operation", OPERATION),
         ("describe_operation", DESCRIBE),
         ("describe_memory", DESCRIBE_MEMORY),
+        ("describe_freed", DESCRIBE_MEMORY),
     ]
 
 
@@ -31,9 +32,12 @@ class Namer:
     def __init__(self):
         self.asked = 0
         self.only_thread = None
-        self.memory = {}
+        self.memory, self.freed = {}, {}
         self.words = Words(
-            OPERATION(self.operation), DESCRIBE(self.describe), DESCRIBE_MEMORY(self.name_memory)
+            OPERATION(self.operation),
+            DESCRIBE(self.describe),
+            DESCRIBE_MEMORY(self.name_memory),
+            DESCRIBE_MEMORY(self.name_freed),
         )
 
     def operation(self, tag, label):
@@ -52,6 +56,9 @@ class Namer:
 
     def name_memory(self, begin, address, size):
         return self.write(self.memory.get(begin, ""), address, size)
+
+    def name_freed(self, begin, address, size):
+        return self.write(self.freed.get(begin, ""), address, size)
 
 
 @pytest.fixture
@@ -92,6 +99,21 @@ def test_both_sides_and_the_memory_have_names(program, namer, tag):
     assert report.startswith(f"race on the frame (device memory {x:#x}, allocation ")
     assert ": step 2 of pipe 6 (cuMemsetD8Async), writes bytes 0 to 256, and " in report
     assert "step 1 of pipe 5 (cuMemsetD8Async), writes bytes 0 to 256: neither" in report
+
+
+def test_freed_memory_is_asked_for_by_another_function(program, namer, tag):
+    """Memory that is not freed must not get the name of what was at its address before."""
+    x, y = program.device(SIZE), program.device(SIZE)
+    namer.freed = {x: "the old frame", y: "another one"}
+    a, b = program.streams()
+    tag(a, 5), tag(b, 6)
+    program.fill(x, a)
+    program.ok("cuMemFree_v2", x)
+    program.fill(y, a)
+    program.fill(y, b)
+    freed, live = program.lib.races()
+    assert freed.startswith(f"race on the old frame (device memory {x:#x}, allocation ")
+    assert live.startswith(f"race on device memory {y:#x} (allocation ")
 
 
 @pytest.mark.parametrize("tags", [(5, 0), (5, 99)])

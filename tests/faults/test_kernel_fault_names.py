@@ -1,5 +1,6 @@
 """What the software driver says about a kernel that fails: whose memory it was, and its launch."""
 
+import ctypes
 import re
 
 import numpy as np
@@ -76,12 +77,87 @@ def test_it_is_printed_once(capfd):
     assert capfd.readouterr().err.count(text) == 1
 
 
-def test_freed_memory_has_no_name(driver):
-    buffer = given()
+def closed(make, **options):
+    """Make a buffer and close it. Return its address."""
+    buffer = make(64, np.uint32, name="old", **options)
     address = buffer.address
     buffer.close()
+    return address
+
+
+def dropped(make, **options):
+    buffer = make(64, np.uint32, name="old", **options)
+    address = buffer.address
+    del buffer
+    return address
+
+
+MADE = rf"DeviceBuffer 'old', made at {HERE}"
+UNPOOLED = {"pooled": False}
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "who", "end"),
+    [
+        (closed, UNPOOLED, "cuMemFree_v2", f", closed at {HERE}"),
+        (closed, {}, "cuMemFree_v2", f", closed at {HERE}"),
+        (closed, {"capacity": 1 << 20}, "cuMemAddressFree", f", closed at {HERE}"),
+        (dropped, UNPOOLED, "cuMemFree_v2", " and dropped"),
+        (dropped, {}, "cuMemFree_v2", " and dropped"),
+    ],
+    ids=["closed", "closed, in a pool", "closed, growing", "dropped", "dropped, in a pool"],
+)
+def test_freed_memory_has_the_name_of_its_last_buffer(driver, make, options, who, end):
+    address = make(cu.DeviceBuffer, **options)
+    cu.Device().context.pools.device.trim()
+    cu.reap()
+    text = fail(np.uint64(address), np.int64(8))
+    assert re.search(rf" and {who} freed \({MADE}{end}\); launch of", text), text
+
+
+def test_the_buffer_that_had_freed_memory_last(driver):
+    """Both have had the same memory of the pool, and both names are kept."""
+    first = closed(cu.DeviceBuffer)
+    second = cu.DeviceBuffer(60, np.uint32, name="newer")
+    assert second.address == first
+    second.close()
+    cu.Device().context.pools.device.trim()
+    cu.reap()
+    text = fail(np.uint64(first), np.int64(0))
+    assert "(DeviceBuffer 'newer', made at" in text
+
+
+@pytest.mark.parametrize("kind", [cu.LockedBuffer, cu.UnifiedBuffer])
+def test_freed_memory_that_the_host_can_read(driver, kind):
+    text = fail(np.uint64(closed(kind, pooled=False)), np.int64(0))
+    assert re.search(rf"freed \({kind.__name__} 'old', made at {HERE}, closed at {HERE}\);", text)
+
+
+def test_a_variable_of_a_closed_module(driver):
+    module = cu.Module(PTX.replace(".visible", ".visible .global .u32 word[64];\n.visible", 1))
+    address = module.global_("word", np.uint32).address
+    module.close()
     text = fail(np.uint64(address), np.int64(0))
-    assert re.search(r"cuMemFree_v2 freed; launch of", text), text
+    assert re.search(rf"freed \([^()]*'word'[^()]*, made at {HERE}, closed at {HERE}\);", text)
+
+
+def test_freed_memory_of_others_has_no_name(driver):
+    """cudadrv knew a buffer over the memory, but not who freed it."""
+    address = cu.DeviceBuffer(64, np.uint32, pooled=False).into_raw()
+    cu.DeviceBuffer.from_address(address, 64, np.uint32, name="view").close()
+    with cu.Device().context:
+        assert ctypes.CDLL(cu.driver_info().path).cuMemFree_v2(ctypes.c_uint64(address)) == 0
+    text = fail(np.uint64(address), np.int64(0))
+    assert "cuMemFree_v2 freed; launch of" in text
+
+
+def test_many_closed_buffers(driver):
+    """The names of the last thousand are kept."""
+    old = closed(cu.DeviceBuffer, pooled=False)
+    new = [closed(cu.DeviceBuffer, pooled=False) for _ in range(1024)]
+    assert "DeviceBuffer 'old'" in fail(np.uint64(new[0]), np.int64(0))
+    testing.reset_device()
+    assert "DeviceBuffer" not in fail(np.uint64(old), np.int64(0))
 
 
 def test_a_launch_of_a_graph():

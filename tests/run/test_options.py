@@ -209,7 +209,10 @@ def describe(address, text, size):
     ctypes.memmove(text, name, len(name))
     return len(name)
 class Words(ctypes.Structure):
-    _fields_ = [("operation", ctypes.c_void_p), ("describe", ctypes.c_void_p), ("memory", Describe)]
+    _fields_ = [
+        ("operation", ctypes.c_void_p), ("describe", ctypes.c_void_p), ("memory", Describe),
+        ("freed", ctypes.c_void_p),
+    ]
 words = Words(None, None, Describe(describe))
 cuda.cudadrvSoftSetWords(ctypes.byref(words))
 initialise()
