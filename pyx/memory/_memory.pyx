@@ -587,11 +587,14 @@ cdef size_t _names_kept = 0         # how many were ever kept
 cdef void _keep_name(Memory memory, uint32_t closed_at) noexcept:
     """Keep the name of memory that is closed or dropped, if the driver may ask for it."""
     global _names_kept
-    cdef ClosedName *kept = &_names[_names_kept % MOST_NAMES]
-    cdef bint of_module = isinstance(memory.owner, Memory)  # a variable, which ends with its code
+    cdef ClosedName *kept
     if cudadrv_table.renew_memory is NULL or memory.address == 0 or memory.site == 0 \
-            or memory.kind.opaque or memory.kind.borrowed and not of_module:
+            or memory.kind.opaque:
         return
+    # Others may free borrowed memory at any time; but a variable ends with its module.
+    if memory.kind.borrowed and not isinstance(memory.owner, Memory):
+        return
+    kept = &_names[_names_kept % MOST_NAMES]
     Py_INCREF(memory.label)
     Py_XDECREF(kept.label)
     kept[0] = ClosedName(memory.address, memory.nbytes, <PyObject *>memory.label, memory.site,

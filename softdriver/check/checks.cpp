@@ -56,6 +56,12 @@ class Several final : public ptx::Observer {
     void meets(const ptx::Warp &warp, uint32_t members) override {
         each([&](auto &check) { check.meets(warp, members); });
     }
+    void uses_cluster(const ptx::Warp &warp, const ptx::ClusterUse &use) override {
+        each([&](auto &check) { check.uses_cluster(warp, use); });
+    }
+    void completes_cluster(const ptx::Cluster &cluster) override {
+        each([&](auto &check) { check.completes_cluster(cluster); });
+    }
     void uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &use) override {
         each([&](auto &check) { check.uses_mbarrier(warp, use); });
     }

@@ -164,8 +164,8 @@ class Clocks {
     // before an earlier release of the same word. see() records a strong read. The thread learns
     // what the read has seen only when a later access to the same word acquires, or at an acquiring
     // fence.
-    // All mbarriers are one word.
-    static constexpr uint64_t of_mbarriers = ~uint64_t{0};
+    // All mbarriers are one word, and the barrier of the cluster is another one.
+    static constexpr uint64_t of_mbarriers = ~uint64_t{0}, of_clusters = of_mbarriers - 1;
     Told told(unsigned thread, uint64_t word, bool releases, bool only_block);
     void see(unsigned thread, uint64_t word, const Told &told, bool acquires, bool only_block);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace soft::check {
 
@@ -896,6 +897,8 @@ KernelRaces::KernelRaces(ptx::Machine &machine, Report report, Describe describe
 
 void KernelRaces::ends(const ptx::ThreadBlock &of) {
     Block &block = state_of(of);
+    if (of.cluster && of.cluster->blocks().size() == 1)
+        clusters_.erase(of.cluster.get());
     uint32_t ended = block.first_generation;
     for (uint64_t line : block.spread)
         if (global_[line].generation() == ended)
@@ -947,6 +950,7 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
         known = std::make_unique<Block>(roles_.actors, block.warps.size());
         known->shared.resize((machine_.shared_bytes + line_bytes - 1) / line_bytes);
         known->met.resize(block.warps.size());
+        known->at_cluster.resize(block.warps.size());
     }
     known->clocks.begin(uint32_t(block.number));
     known->generation = ++generation_;
@@ -963,6 +967,7 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
         known->issuers.clear();
     }
     std::fill(known->met.begin(), known->met.end(), 0);
+    std::fill(known->at_cluster.begin(), known->at_cluster.end(), 0);
 }
 
 void KernelRaces::arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) {
@@ -997,8 +1002,41 @@ void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {
         if (arrivals.waiting[i])
             arrivals.told.learn(block.clocks.tell(i, arrivals.waiting[i]));
     for (unsigned i = 0; i < arrivals.waiting.size(); i++)
-        for (uint32_t left = arrivals.waiting[i]; left; left &= left - 1)
-            block.clocks.learn(i * warp_size + unsigned(__builtin_ctz(left)), arrivals.told);
+        learn(block, i, arrivals.waiting[i], arrivals.told);
+}
+
+void KernelRaces::learn(Block &block, unsigned warp, uint32_t lanes, const Known &known) {
+    for (uint32_t left = lanes; left; left &= left - 1)
+        block.clocks.learn(warp * warp_size + unsigned(__builtin_ctz(left)), known);
+}
+
+void KernelRaces::uses_cluster(const ptx::Warp &warp, const ptx::ClusterUse &use) {
+    using Kind = ptx::ClusterUse::Kind;
+    Block &block = state_of(warp.block);
+    ClusterPhases &cluster = clusters_[warp.block.cluster.get()];
+    if (use.kind == Kind::Passes)
+        return learn(block, warp.number, use.lanes, cluster.over);
+    if (use.kind == Kind::Waits) {
+        block.at_cluster[warp.number] |= use.lanes;
+        return;
+    }
+    if (use.releases)
+        return cluster.told.learn(block.clocks.tell(warp.number, use.lanes));
+    for (uint32_t left = use.lanes; left; left &= left - 1) // a fence before it may release
+        cluster.told.learn(block.clocks
+                               .told(warp.number * warp_size + unsigned(__builtin_ctz(left)),
+                                     Clocks::of_clusters, false, false)
+                               .everyone);
+}
+
+void KernelRaces::completes_cluster(const ptx::Cluster &of) {
+    ClusterPhases &cluster = clusters_[&of];
+    cluster.over = std::exchange(cluster.told, {});
+    for (const ptx::ThreadBlock *each : of.blocks()) {
+        Block &block = state_of(*each);
+        for (unsigned i = 0; i < block.at_cluster.size(); i++)
+            learn(block, i, std::exchange(block.at_cluster[i], 0), cluster.over);
+    }
 }
 
 // All lanes learn from each other as soon as the first group of them continues, because the other

@@ -37,6 +37,8 @@ class KernelRaces final : public ptx::Observer {
     void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override;
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
     void meets(const ptx::Warp &warp, uint32_t members) override;
+    void uses_cluster(const ptx::Warp &warp, const ptx::ClusterUse &use) override;
+    void completes_cluster(const ptx::Cluster &cluster) override;
     void uses(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
               size_t bytes, ptx::Use use) override;
     void uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &use) override;
@@ -77,9 +79,14 @@ class KernelRaces final : public ptx::Observer {
         std::unordered_map<uint64_t, Line> global;
         std::vector<uint64_t> spread; // the lines of global_ whose cells this block has allocated
         std::map<unsigned, Arrivals> barriers;
-        Signals signals;           // through strong writes to shared memory
-        Flags flags;               // in shared memory
+        Signals signals;                  // through strong writes to shared memory
+        Flags flags;                      // in shared memory
+        std::vector<uint32_t> at_cluster; // for each warp, the lanes that wait for the cluster
         std::vector<uint32_t> met; // for each warp, the lanes that have not run since they met
+    };
+    // What the barrier of a cluster passes on: in its present phase, and in the last one.
+    struct ClusterPhases {
+        Known told, over;
     };
     // A step that accesses memory.
     struct Now {
@@ -135,6 +142,7 @@ class KernelRaces final : public ptx::Observer {
     };
 
     Block &state_of(const ptx::ThreadBlock &block);
+    static void learn(Block &block, unsigned warp, uint32_t lanes, const Known &known);
     void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
     void access(const Now &now, const Run &run, const Entry &entry);
     uint32_t add_blind(const Now &now, Entry entry, uint32_t lanes);
@@ -217,6 +225,7 @@ class KernelRaces final : public ptx::Observer {
     const Describe describe_;
     const Roles roles_;
     std::map<const ptx::ThreadBlock *, std::unique_ptr<Block>> blocks_;
+    std::map<const ptx::Cluster *, ClusterPhases> clusters_;
     uint32_t generation_ = 0;
     Shadow global_;
     Signals signals_;     // of strong writes to global memory

@@ -89,6 +89,15 @@ bool is_access(const Effect &effect) {
     }
 }
 
+// Wait::number of lanes that arrive at the barrier of their cluster. Those that wait there have
+// barrier_of_cluster.
+constexpr unsigned arrivals_at_cluster = ptx::barrier_of_cluster + 1;
+
+std::string barrier_name(unsigned number) {
+    return number < ptx::barriers_of_block ? "barrier " + std::to_string(number)
+                                           : "the barrier of the cluster";
+}
+
 unsigned whole_warps(unsigned threads) {
     return (threads + unsigned(warp_size) - 1) / unsigned(warp_size) * unsigned(warp_size);
 }
@@ -216,6 +225,7 @@ void KernelSync::WarpState::begin(uint32_t of_warp) {
     time = 0;
     confused = false;
     lanes = of_warp;
+    at_cluster = 0;
     waits.clear();
     last_of_all = {};
     if (apart)
@@ -303,13 +313,15 @@ void KernelSync::left_alone(const ptx::Warp &warp, const Wait &wait, unsigned la
     Done second = {place, thread_of(warp, lane)};
     std::string name = name_at(wait.place);
     Story story;
-    story.memory = wait.barrier ? "barrier " + std::to_string(wait.number) : lanes_of_warp;
+    story.memory = wait.barrier ? barrier_name(wait.number) : lanes_of_warp;
     story.first = {wait.place, thread_of(warp, lowest(wait.lanes))};
     story.second = &second;
     if (wait.barrier) {
         story.middle = "is for whole warps, and a lane of the same warp goes on without it:";
-        story.remedy = "let all threads of the warp reach the same " + name +
-                       "(): move it out of the branch, or use __syncwarp(mask)";
+        story.remedy = wait.number >= ptx::barriers_of_block
+                           ? "let all threads of the warp reach it together, or omit .aligned"
+                           : "let all threads of the warp reach the same " + name +
+                                 "(): move it out of the branch, or use __syncwarp(mask)";
     } else {
         story.middle = "waits for the lanes of its mask " + hexadecimal(wait.number) +
                        ", and one of them goes on without it:";
@@ -432,7 +444,7 @@ void KernelSync::arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) {
     look_at_count(warp, arrival);
     const ptx::Code &code = *warp.frame->code;
     if (code.effects[size_t(&arrival.step - code.body.data())].aligned)
-        wait_at_barrier(warp, arrival);
+        wait_at_barrier(warp, arrival.step, arrival.barrier, arrival.lanes, arrival.waits);
 }
 
 void KernelSync::look_at_count(const ptx::Warp &warp, const ptx::Arrival &arrival) {
@@ -464,13 +476,49 @@ void KernelSync::look_at_count(const ptx::Warp &warp, const ptx::Arrival &arriva
     }
 }
 
-void KernelSync::wait_at_barrier(const ptx::Warp &warp, const ptx::Arrival &arrival) {
-    Wait &wait = wait_at(warp, arrival.step, true, arrival.barrier, arrival.lanes);
-    if (wait.place != place_of(warp, arrival.step))
-        left_alone(warp, wait, lowest(arrival.lanes), place_of(warp, arrival.step));
+// Looks at lanes at an aligned barrier. Unless they stay there until it is complete, they are
+// forgotten when all lanes of the warp have come.
+void KernelSync::wait_at_barrier(const ptx::Warp &warp, const ptx::Step &step, unsigned barrier,
+                                 uint32_t lanes, bool stays) {
+    Wait &wait = wait_at(warp, step, true, barrier, lanes);
+    if (wait.place != place_of(warp, step))
+        left_alone(warp, wait, lowest(lanes), place_of(warp, step));
     std::vector<Wait> &waits = state_of(warp).waits;
-    if (!arrival.waits && !(wait.expected & warp.live & ~wait.lanes))
+    if (!stays && !(wait.expected & warp.live & ~wait.lanes))
         waits.erase(waits.begin() + (&wait - waits.data()));
+}
+
+void KernelSync::uses_cluster(const ptx::Warp &warp, const ptx::ClusterUse &use) {
+    uint32_t &at_cluster = state_of(warp).at_cluster;
+    bool arrives = use.kind == ptx::ClusterUse::Kind::Arrives;
+    uint32_t wrong = use.lanes & (arrives ? at_cluster : ~at_cluster);
+    at_cluster = arrives ? at_cluster | use.lanes : at_cluster & ~use.lanes;
+    const ptx::Code &code = *warp.frame->code;
+    if (code.effects[size_t(&use.step - code.body.data())].aligned)
+        wait_at_barrier(warp, use.step, arrives ? arrivals_at_cluster : ptx::barrier_of_cluster,
+                        use.lanes, false);
+    if (!wrong || state_of(warp).confused)
+        return;
+    Story story;
+    story.memory = barrier_name(ptx::barrier_of_cluster);
+    story.first = {place_of(warp, use.step), thread_of(warp, lowest(wrong))};
+    story.middle = arrives ? "arrives a second time, and has not waited in between"
+                           : "waits, and has not arrived before";
+    story.remedy = "let each thread call barrier.cluster.arrive, then barrier.cluster.wait";
+    report(warp.block, story);
+}
+
+// Looks at the lanes that have ended instead of arriving.
+void KernelSync::completes_cluster(const ptx::Cluster &cluster) {
+    for (const ptx::ThreadBlock *block : cluster.blocks())
+        for (const auto &warp : block->warps) {
+            WarpState &state = state_of(*warp);
+            const Wait *wait = find(state, true, arrivals_at_cluster);
+            if (!wait)
+                continue;
+            look_at_ended(*warp, *wait);
+            state.waits.erase(state.waits.begin() + (wait - state.waits.data()));
+        }
 }
 
 void KernelSync::completes(const ptx::ThreadBlock &of, unsigned barrier) {
@@ -513,13 +561,38 @@ void KernelSync::look_at_ended_warps(const ptx::ThreadBlock &block, const Phase 
 // No thread of the block can go on. Reports what is wrong inside of a warp, or else with a barrier.
 void KernelSync::hangs(const ptx::ThreadBlock &block) {
     bool found = false;
-    for (const auto &warp : block.warps)
-        found |= state_of(*warp).confused || hangs_in_warp(*warp);
-    if (found)
+    if (block.cluster)
+        for (const ptx::ThreadBlock *each : block.cluster->blocks())
+            found |= hangs_in_warps(*each);
+    if (found || hangs_in_warps(block))
         return;
     for (unsigned barrier = 0; barrier < ptx::barriers_of_block; barrier++)
         if (block.barriers[barrier].used)
             return hangs_at(block, barrier);
+    hangs_at_cluster(block);
+}
+
+bool KernelSync::hangs_in_warps(const ptx::ThreadBlock &block) {
+    bool found = false;
+    for (const auto &warp : block.warps)
+        found |= state_of(*warp).confused || hangs_in_warp(*warp);
+    return found;
+}
+
+void KernelSync::hangs_at_cluster(const ptx::ThreadBlock &block) {
+    for (const auto &warp : block.warps)
+        for (const ptx::Group &group : warp->waiting()) {
+            if (group.wait != ptx::Group::Wait::Barrier || group.number != ptx::barrier_of_cluster)
+                continue;
+            Story story;
+            story.memory = barrier_name(ptx::barrier_of_cluster);
+            story.first = {place_of(*group.frame->code, *(group.next - 1)),
+                           thread_of(*warp, lowest(group.mask))};
+            story.middle = "waits for ever: threads of the cluster that have not arrived wait "
+                           "elsewhere";
+            story.remedy = "let all threads of the cluster call barrier.cluster.arrive";
+            return report(block, story);
+        }
 }
 
 bool KernelSync::hangs_in_warp(const ptx::Warp &warp) {

@@ -27,6 +27,8 @@ class KernelSync final : public ptx::Observer {
     void hangs(const ptx::ThreadBlock &block) override;
     void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override;
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
+    void uses_cluster(const ptx::Warp &warp, const ptx::ClusterUse &use) override;
+    void completes_cluster(const ptx::Cluster &cluster) override;
     void uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &use) override;
 
   private:
@@ -54,7 +56,8 @@ class KernelSync final : public ptx::Observer {
         // A hazard has been reported because lanes have diverged. What follows from that is not
         // reported.
         bool confused = false;
-        uint32_t lanes = 0; // all
+        uint32_t lanes = 0;      // all
+        uint32_t at_cluster = 0; // those that have arrived at the cluster's barrier and not waited
         std::vector<Wait> waits;
         // What all lanes did last together, and what each lane did last. The later one counts.
         Last last_of_all, last_of[ptx::warp_size];
@@ -115,9 +118,12 @@ class KernelSync final : public ptx::Observer {
     void look_at_sources(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes);
 
     void look_at_count(const ptx::Warp &warp, const ptx::Arrival &arrival);
-    void wait_at_barrier(const ptx::Warp &warp, const ptx::Arrival &arrival);
+    void wait_at_barrier(const ptx::Warp &warp, const ptx::Step &step, unsigned barrier,
+                         uint32_t lanes, bool stays);
     void look_at_ended_warps(const ptx::ThreadBlock &block, const Phase &phase, unsigned barrier);
+    bool hangs_in_warps(const ptx::ThreadBlock &block);
     bool hangs_in_warp(const ptx::Warp &warp);
+    void hangs_at_cluster(const ptx::ThreadBlock &block);
     void hangs_at(const ptx::ThreadBlock &block, unsigned barrier);
 
     ptx::Machine &machine_;

@@ -71,6 +71,15 @@ void ThreadBlock::threads_ended(unsigned threads) {
     live -= threads;
     for (unsigned i = 0; i < barriers_of_block; i++)
         complete_if_all(i);
+    if (cluster)
+        cluster->complete_if_all();
+}
+
+// Called when no thread of the block can run. Returns whether other blocks of the cluster can still
+// complete the barrier for which some of them wait.
+bool ThreadBlock::waits_for_cluster() {
+    stuck = true;
+    return cluster && !cluster->is_stuck();
 }
 
 std::string ThreadBlock::deadlock() const {

@@ -40,7 +40,7 @@ void ThreadBlock::start(uint64_t number_in_grid) {
         std::swap(order_[i - 1], order_[(same ? own : machine.random).below(i)]);
     turn_ = 0;
     slice_left_ = 0;
-    spins = allows = held = false;
+    spins = allows = held = stuck = false;
     spins_.assign(warps.size(), false);
     for (unsigned i = 0; i < warps.size(); i++) {
         unsigned lanes = std::min(machine.threads - i * warp_size, unsigned(warp_size));
@@ -50,7 +50,7 @@ void ThreadBlock::start(uint64_t number_in_grid) {
 
 uint64_t ThreadBlock::run(uint64_t steps) {
     uint64_t left = steps;
-    size_t stuck = 0; // number of warps in a row that could not run
+    size_t unable = 0; // number of warps in a row that could not run
     while (left && live && !held && !machine.failed() && !machine.tired()) {
         if (!slice_left_) {
             slice_left_ = spins_[turn_] ? spinning_warp_slice : warp_slice;
@@ -63,8 +63,10 @@ uint64_t ThreadBlock::run(uint64_t steps) {
         uint64_t done = warp.run(wanted);
         left -= done;
         slice_left_ = done < wanted ? 0 : slice_left_ - done;
-        stuck = done ? 0 : stuck + 1;
-        if (stuck == warps.size()) {
+        unable = done ? 0 : unable + 1;
+        if (unable == warps.size()) {
+            if (waits_for_cluster())
+                break;
             if (machine.observer)
                 machine.observer->hangs(*this);
             machine.fail(CUDA_ERROR_LAUNCH_TIMEOUT, deadlock());
@@ -76,6 +78,12 @@ uint64_t ThreadBlock::run(uint64_t steps) {
         }
     }
     return steps - left;
+}
+
+void ThreadBlock::end() {
+    if (cluster)
+        cluster->end(*this);
+    cluster.reset();
 }
 
 } // namespace soft::ptx

@@ -219,6 +219,7 @@ struct Code {
     // The function has asynchronous copies, mbarriers, or accesses with Effect::Kind::Other. Only
     // the handlers of such accesses know their addresses.
     bool has_copies = false;
+    bool uses_cluster_barrier = false;
     bool uses_reserved_shared = false; // reads %reserved_smem_offset_begin or similar
     std::vector<Step> body;
     std::vector<int> lines;           // PTX line of each step

@@ -19,6 +19,9 @@ bool decode_heap_call(Decoder &decoder, const std::string &function, const Opera
 // Returns whether this is the malloc or free that the driver provides.
 bool is_heap_function(const Function &function);
 
+// Decodes the rest of barrier.cluster.
+void decode_cluster_barrier(Decoder &decoder);
+
 void add_load_store(Opcodes &opcodes);
 void add_moves(Opcodes &opcodes);
 void add_control(Opcodes &opcodes);

@@ -52,8 +52,12 @@ Machine::Machine(const Launch &what)
     shared_room = (shared_bytes + launch.shared_rounding - 1) / launch.shared_rounding *
                   launch.shared_rounding;
     most_resident_ = launch.processors * std::max(1u, std::min(32u, 2048 / threads));
-    chain_blocks_ = std::clamp(blocks / fewest_chains, uint64_t{1}, longest_chain);
-    chains_ = (blocks - 1) / chain_blocks_ + 1;
+    uint64_t together = launch.kernel->uses_cluster_barrier
+                            ? uint64_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2]
+                            : 1;
+    in_chains_ = blocks / together;
+    chain_blocks_ = std::clamp(in_chains_ / fewest_chains, uint64_t{1}, longest_chain);
+    chains_ = (in_chains_ - 1) / chain_blocks_ + 1;
     first_ = random.below(chains_);
     do
         step_ = random.below(chains_) + 1;
@@ -85,26 +89,52 @@ std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
     return others;
 }
 
-// Makes the next block resident. Returns false if all blocks have started already.
+// Makes the next block or cluster resident. Returns false if all blocks have started already.
 bool Machine::admit() {
     if (all_started())
         return false;
     if (!chain_left_) {
         auto walked = static_cast<unsigned __int128>(next_chain_) * step_ + first_;
         chain_begin_ = uint64_t(walked % chains_) * chain_blocks_;
-        chain_left_ = std::min(chain_blocks_, blocks - chain_begin_);
+        chain_left_ = std::min(chain_blocks_, in_chains_ - chain_begin_);
         next_chain_ += parts_;
     }
+    chain_left_--;
+    uint64_t number = backwards_ ? chain_begin_ + chain_left_ : chain_begin_++;
+    if (launch.kernel->uses_cluster_barrier)
+        admit_cluster(number);
+    else
+        admit_block(number);
+    return true;
+}
+
+void Machine::admit_block(uint64_t number) {
     if (idle_.empty())
         idle_.push_back(std::make_unique<ThreadBlock>(*this));
     resident_.push_back(std::move(idle_.back()));
     idle_.pop_back();
-    chain_left_--;
     started++;
-    resident_.back()->start(backwards_ ? chain_begin_ + chain_left_ : chain_begin_++);
+    resident_.back()->start(number);
     if (observer)
         observer->starts(*resident_.back());
-    return true;
+}
+
+void Machine::admit_cluster(uint64_t number) {
+    const unsigned (&of)[3] = launch.cluster;
+    const unsigned clusters[3] = {launch.grid[0] / of[0], launch.grid[1] / of[1],
+                                  launch.grid[2] / of[2]};
+    unsigned first[3];
+    spread(number, clusters, first);
+    auto cluster = std::make_shared<Cluster>();
+    for (unsigned rank = 0; rank < of[0] * of[1] * of[2]; rank++) {
+        unsigned at[3];
+        spread(rank, of, at);
+        for (int i = 0; i < 3; i++)
+            at[i] += first[i] * of[i];
+        admit_block(at[0] + uint64_t{launch.grid[0]} * (at[1] + uint64_t{launch.grid[1]} * at[2]));
+        resident_.back()->cluster = cluster;
+        cluster->start(*resident_.back());
+    }
 }
 
 // The program may have set the mode of its thread.
@@ -147,7 +177,7 @@ Run::State Machine::run_blocks(uint64_t steps) {
         slice_left_ -= done;
         if (resident_[turn_]->done())
             recycle();
-        else if (!slice_left_ || resident_[turn_]->held)
+        else if (!slice_left_ || resident_[turn_]->held || resident_[turn_]->stuck)
             end_slice();
         if (executed >= launch.budget)
             fail_budget();
@@ -239,6 +269,7 @@ void Machine::fail_budget() {
 void Machine::recycle() {
     if (observer)
         observer->ends(*resident_[turn_]);
+    resident_[turn_]->end();
     if (!resident_[turn_]->allows) {
         note_order(*resident_[turn_]);
         allowing_++;

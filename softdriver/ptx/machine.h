@@ -31,6 +31,27 @@ struct Barrier {
 };
 
 constexpr unsigned barriers_of_block = 16;
+constexpr unsigned barrier_of_cluster = barriers_of_block; // its number, where lanes wait
+
+struct ThreadBlock;
+
+// The barrier of a cluster. All blocks of the cluster are resident from its start on.
+class Cluster {
+  public:
+    void start(ThreadBlock &block);
+    void end(const ThreadBlock &block);
+    void arrive(const Warp &warp, uint32_t lanes);
+    // Completes the barrier if all threads have arrived that have not ended.
+    void complete_if_all();
+    // Returns whether no thread of the cluster can go on.
+    bool is_stuck() const;
+    const std::vector<ThreadBlock *> &blocks() const { return blocks_; } // that have not ended
+
+  private:
+    void pass_on_waits();
+
+    std::vector<ThreadBlock *> blocks_;
+};
 
 struct ThreadBlock {
     Machine &machine;
@@ -41,6 +62,11 @@ struct ThreadBlock {
     // The block has executed griddepcontrol.launch_dependents; it does not run until the others
     // have.
     bool allows = false, held = false;
+    // No thread can run before the barrier of the cluster is complete.
+    bool stuck = false;
+    std::shared_ptr<Cluster> cluster; // null if the kernel has no barrier of clusters
+    // For each warp, the lanes that have arrived at the barrier of the cluster.
+    std::vector<uint32_t> arrived_at_cluster;
     std::vector<char> shared;
     std::vector<std::unique_ptr<Warp>> warps;
     Barrier barriers[barriers_of_block];
@@ -50,6 +76,7 @@ struct ThreadBlock {
     // Runs about `steps` steps. Returns how many it has run.
     uint64_t run(uint64_t steps);
     bool done() const { return live == 0; }
+    void end(); // all threads have ended
 
     // Records that lanes arrive at a barrier. The barrier waits for `expected` threads, or for all
     // threads if this is 0. `holds` has the lanes whose predicate is true.
@@ -61,6 +88,7 @@ struct ThreadBlock {
 
   private:
     void complete_if_all(unsigned barrier);
+    bool waits_for_cluster();
     std::string deadlock() const;
 
     std::vector<unsigned> order_; // the order in which warps run
@@ -153,6 +181,8 @@ struct Machine {
     bool all_started() const { return !chain_left_ && next_chain_ >= chains_; }
     Run::State run_blocks(uint64_t steps);
     bool admit();
+    void admit_block(uint64_t number);
+    void admit_cluster(uint64_t number);
     void rest();
     uint64_t awake_together() const;
     void end_slice();
@@ -168,8 +198,10 @@ struct Machine {
     // because they often use neighbouring memory. In a small grid, each block is a chain. Chains
     // start in a pseudo-random order: the chain that starts as number n has the index first_ + n *
     // step_, modulo the number of chains. The machine's next chain is number next_chain_.
+    // If the kernel has barriers of clusters, all of this is about clusters in place of blocks.
     uint64_t chain_blocks_ = 1, chains_ = 0;
     uint64_t next_chain_ = 0, step_ = 1, first_ = 0;
+    uint64_t in_chains_ = 0;                    // blocks in all chains
     uint64_t chain_begin_ = 0, chain_left_ = 0; // the blocks of the current chain still to start
     bool backwards_ = false;                    // the last block of a chain starts first
     uint64_t sleeps_ = 0;                       // nanoseconds that the machine has to sleep

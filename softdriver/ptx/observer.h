@@ -12,6 +12,19 @@ struct Arrival {
     bool waits; // whether the lanes wait at the barrier
 };
 
+// Lanes that arrive at the barrier of their cluster, or wait there.
+struct ClusterUse {
+    enum class Kind : uint8_t {
+        Arrives,
+        Waits, // until the barrier is complete
+        Passes // the barrier is complete already
+    };
+    const Step &step;
+    uint32_t lanes;
+    Kind kind;
+    bool releases;
+};
+
 // A lane that uses an mbarrier.
 struct MbarrierUse {
     enum class Kind : uint8_t {
@@ -52,6 +65,8 @@ class Observer {
     virtual void hangs(const ThreadBlock &) {} // no thread of the block can ever go on
     virtual void arrives(const Warp &, const Arrival &) {}
     virtual void completes(const ThreadBlock &, unsigned /* barrier */) {}
+    virtual void uses_cluster(const Warp &, const ClusterUse &) {}
+    virtual void completes_cluster(const Cluster &) {}
     // Called when all lanes in `members` have arrived at bar.warp.sync, for each group of these
     // lanes.
     virtual void meets(const Warp &, uint32_t /* members */) {}

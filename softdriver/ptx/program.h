@@ -33,7 +33,7 @@ struct Kernel {
     // no instruction with which blocks communicate.
     bool independent_blocks = false;
     bool has_copies = false; // see Code::has_copies
-    bool uses_reserved_shared = false;
+    bool uses_reserved_shared = false, uses_cluster_barrier = false;
     std::shared_ptr<const Code> code;
 };
 

@@ -1,6 +1,7 @@
 // This file decodes and runs the instructions bar, barrier, membar and fence.
 
 #include "ptx/decode_arithmetic.h"
+#include "ptx/families.h"
 #include "ptx/observer.h"
 
 #include <atomic>
@@ -103,7 +104,7 @@ void decode_barrier(Decoder &decoder, bool aligned) {
     if (decoder.take("warp"))
         return decode_warp_barrier(decoder);
     if (decoder.take("cluster"))
-        decoder.refuse("barriers of clusters are not supported by the software driver");
+        return decode_cluster_barrier(decoder);
     decoder.take("cta");
     aligned |= decoder.take("aligned");
     int kind = decoder.take_any({"sync", "arrive", "red"});

@@ -62,7 +62,7 @@ RACES = [
     (
         "who waits at a counted barrier learns nothing",
         "KernelRaces::completes",
-        "block.clocks.learn(i * warp_size + unsigned(__builtin_ctz(left)), arrivals.told);",
+        "learn(block, i, arrivals.waiting[i], arrivals.told);",
         ";",
     ),
     (
@@ -89,6 +89,30 @@ RACES = [
         "Clocks::meet_all",
         "warp = {0, latest_, true};",
         "warp = {0, base_, true};",
+    ),
+    (
+        "the barrier of a cluster orders nothing",
+        "KernelRaces::completes_cluster",
+        "learn(block, i, std::exchange(block.at_cluster[i], 0), cluster.over);",
+        "block.at_cluster[i] = 0;",
+    ),
+    (
+        "who comes late to the barrier of a cluster learns nothing",
+        "KernelRaces::uses_cluster",
+        "return learn(block, warp.number, use.lanes, cluster.over);",
+        "return;",
+    ),
+    (
+        "a relaxed arrival at the barrier of a cluster releases",
+        "KernelRaces::uses_cluster",
+        "if (use.releases)",
+        "if (true)",
+    ),
+    (
+        "a fence before a relaxed arrival at the barrier of a cluster counts for nothing",
+        "KernelRaces::uses_cluster",
+        "uint32_t left = use.lanes; left; left &= left - 1) // a",
+        "uint32_t left = 0; left;) // a",
     ),
     # ---- warps ----
     (
@@ -906,7 +930,7 @@ SYNC = [
     (
         "an aligned barrier at two places is one",
         "KernelSync::wait_at_barrier",
-        "if (wait.place != place_of(warp, arrival.step))",
+        "if (wait.place != place_of(warp, step))",
         "if (false)",
     ),
     (
@@ -941,9 +965,45 @@ SYNC = [
     ),
     (
         "a mask that never completes is not told",
-        "KernelSync::hangs",
+        "KernelSync::hangs_in_warps",
         "state_of(*warp).confused || hangs_in_warp(*warp)",
         "state_of(*warp).confused",
+    ),
+    (
+        "a part of a warp may come to the aligned barrier of a cluster",
+        "KernelSync::uses_cluster",
+        "if (code.effects[size_t(&use.step - code.body.data())].aligned)",
+        "if (false)",
+    ),
+    (
+        "a thread may arrive twice at the barrier of a cluster",
+        "KernelSync::uses_cluster",
+        "arrives ? at_cluster : ~at_cluster",
+        "arrives ? 0 : ~at_cluster",
+    ),
+    (
+        "a thread may wait at the barrier of a cluster without arriving",
+        "KernelSync::uses_cluster",
+        "arrives ? at_cluster : ~at_cluster",
+        "arrives ? at_cluster : 0",
+    ),
+    (
+        "lanes that end instead of arriving at the barrier of a cluster",
+        "KernelSync::completes_cluster",
+        "            look_at_ended(*warp, *wait);\n",
+        "",
+    ),
+    (
+        "a barrier of a cluster that waits for ever",
+        "KernelSync::hangs",
+        "    hangs_at_cluster(block);\n",
+        "",
+    ),
+    (
+        "the other blocks of a cluster that hangs",
+        "KernelSync::hangs",
+        "            found |= hangs_in_warps(*each);\n",
+        "            ;\n",
     ),
     # ---- mbarriers ----
     (

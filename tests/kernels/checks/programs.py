@@ -36,9 +36,12 @@ def run(
     before: str = "",
     target: str = "sm_90",
     checks: str = "race",
+    cluster: int = 0,
 ):
     """Run a kernel and return the hazards, also the benign ones."""
     text = TEXT.format(body=body, before=before).replace("sm_90", target)
+    if cluster:
+        text = text.replace("u64 out)", f"u64 out) .reqnctapercluster {cluster}, 1, 1")
     with testing.configured(f"checks={checks},instructions={MOST}"):
         testing.forget_hazards()
         out = cu.DeviceBuffer.zeros(4096, np.uint32, name="out")

@@ -34,6 +34,19 @@ def test_1024_threads_make_one_report_of_each_kind(cuda_device):
     assert sorted(hazard.kind for hazard in found) == ["barrier", "race", "uninitialized"]
 
 
+def test_ptx_without_lines(cuda_device):
+    """The places are lines of the PTX, each with an instruction that is wrong."""
+    found = run(ALL, checks="all")
+    lines = programs.TEXT.format(body=ALL, before="").splitlines()
+    assert kinds(found) == KINDS
+    for hazard in found:
+        for access in (hazard.first, hazard.second):
+            assert (access.file, access.line, access.inner) == (None, 0, None)
+            assert any(word in lines[access.ptx_line - 1] for word in ("st.", "ld.", "bar.", "bra"))
+            assert f" at PTX line {access.ptx_line}" in hazard.text
+        assert ":0" not in hazard.text
+
+
 FAULT = "st.global.u32 [0], %r1;"
 
 
