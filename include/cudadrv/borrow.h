@@ -463,6 +463,7 @@ void own_commit_boxed_(const own_engine *engine, own_request *request, own_acces
     if (memory->count == 1 && memory->ranges->count == 1 && !own_epochs(memory->ranges)->box &&
         !own_asks_for_box_(request)) {
         own_drop_boxes_(memory);
+        own_range_shrink(memory->ranges); /* without boxes, the fast path takes it as small */
     }
 }
 #endif

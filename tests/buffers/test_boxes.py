@@ -416,6 +416,36 @@ def test_graphs(stream):
             built.add_fill(box, value)
 
 
+@pytest.mark.parametrize("how", ["graph", "kernel"])
+def test_one_operation_replaces_the_reads_of_many_streams(stream, how):
+    """The memory had boxes before. A launch, its first use since, drops their empty table."""
+    buffer = cu.DeviceBuffer.zeros(16 * 16, "u4").reshape(16, 16)
+    graph = cu.Graph()
+    with graph.capture(stream):
+        buffer.fill_async(3, stream)
+    step, kernel = graph.instantiate(), cu.Module(ADD)["row_end"]
+    buffer[:2, :2].fill_async(1, stream)
+    stream.synchronize()
+    buffer.fill(2)
+    readers = [cu.Stream() for _ in range(6)]
+    for reader in readers:
+        cu.LockedBuffer(16 * 16, "u4").reshape(16, 16).copy_from_async(buffer, reader)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer[:2, :2].fill_async(1, stream)
+    for reader in readers:
+        reader.synchronize()
+    if how == "graph":
+        for _ in range(3):
+            step.launch(stream)
+    else:
+        kernel.launch(1, 12, buffer, np.uint32(64), stream=stream, borrows=[cu.read(buffer)])
+    modes = {"graph": {"write"}, "kernel": {"read", "write"}}
+    assert {borrow.mode for borrow in buffer.borrows} == modes[how]
+    assert {(borrow.start, borrow.stop) for borrow in buffer.borrows} == {(0, buffer.nbytes)}
+    stream.synchronize()
+    assert buffer.to_numpy()[15, 15] == (3 if how == "graph" else 2)
+
+
 @KINDS
 def test_a_blocking_fill_in_a_capture_queues_nothing(cls, stream):
     box = cls.zeros(12, "u4").reshape(4, 3)[:, 1:]
