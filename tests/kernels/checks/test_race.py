@@ -352,6 +352,22 @@ def test_between_blocks_by_a_flag(cuda_device, case):
     assert modes(found) == expected
 
 
+def test_a_red_of_two_state_spaces_learns_nothing(cuda_device):
+    """The result of a `red` is nowhere, so a fence behind it acquires nothing."""
+    body = f"""setp.gt.u32 %p1, %r1, 1; @%p1 bra done; setp.ne.u32 %p2, %r1, 0;
+        setp.eq.u32 %p3, %r2, 1; @%p3 bra wait; @%p2 bra done; st.global.u32 [%rd1], 7;
+        red.release.gpu.global.add.u32 [word], 1; st.relaxed.gpu.global.u32 [word+8], 1; bra done;
+        wait: ld.relaxed.gpu.global.u32 %r5, [word+8]; setp.eq.u32 %p4, %r5, 0; @%p4 bra wait;
+        mov.u64 %rd5, word; cvta.global.u64 %rd5, %rd5; cvt.u64.u32 %rd6, %r9;
+        cvta.shared.u64 %rd6, %rd6; selp.b64 %rd5, %rd6, %rd5, %p2;
+        {{update}} {FENCE} @!%p2 ld.global.u32 %r6, [%rd1];"""
+    for update, expected in (
+        ("red.relaxed.gpu.add.u32 [%rd5], 1;", ["read write"]),
+        ("atom.relaxed.gpu.add.u32 %r7, [%rd5], 1; setp.eq.u32 %p5, %r7, 9;", []),
+    ):
+        assert modes(run(body.format(update=update), blocks=2, threads=32)) == expected
+
+
 BEFORE, BEHIND = "before the write at flag.cu:2", "after the read at flag.cu:3"
 ADVICE = {
     "no fence before": f"add __threadfence() {BEFORE} (",
