@@ -192,6 +192,8 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
     launch.program = program;
     launch.kernel = &kernel;
     launch.grid[0] = 4;
+    launch.cluster[0] = 1u << kernels_run % 3;
+    launch.clustered = launch.cluster[0] > 1;
     launch.block[0] = std::clamp(kernel.required_threads[0], 40u, 128u);
     launch.budget = 3000;
     launch.threads = 1 + unsigned(kernels_run % 3);
