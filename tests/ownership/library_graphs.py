@@ -143,10 +143,12 @@ class GraphChoices(ManagedChoices):
         self.session.end(block, way)
 
     def in_some_thread(self, step):
-        if self.session.here is self.session.main:
-            self.do(step)
-        else:
-            step()
+        """Do a step in the block of a capture. The block goes on if the step makes no call."""
+        with self.no_call_if_ambiguous():
+            if self.session.here is self.session.main:
+                self.do(step)
+            else:
+                step()
 
     def lend_and_use(self):
         """Lend a buffer to a captured stream, and let the borrower use it.

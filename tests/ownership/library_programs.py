@@ -270,13 +270,18 @@ class Program(TextureChoices):
         return self.random.choices(list(self.weights), list(self.weights.values()), k=count)
 
     def step(self, name):
-        try:
+        with self.no_call_if_ambiguous():
             self.do(getattr(self, name))
-        except Ambiguous:
-            self.note("  and makes no call: it could wait for any of several streams first")
         if self.buffers and self.random.random() < 0.1:
             arrays = [array for array in self.arrays if array.layout is None]
             self.session.compare_borrows(self.pick([*self.buffers, *arrays]))
+
+    @contextmanager
+    def no_call_if_ambiguous(self):
+        try:
+            yield
+        except Ambiguous:
+            self.note("  and makes no call: it could wait for any of several streams first")
 
     def begin(self):
         for place in self.session.places:
