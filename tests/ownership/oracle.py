@@ -440,7 +440,8 @@ class Oracle:
             known = past(*self.before(stream, passive))
             return self._in_the_way(known, accesses, policies_of(policy, accesses))
 
-        return self._wait_for_all(stream, lambda: self.judge(*request), in_the_way)
+        with self.restored_after(Ambiguous, self.order()):
+            return self._wait_for_all(stream, lambda: self.judge(*request), in_the_way)
 
     def _wait_for_all(self, stream, judge, in_the_way):
         """Let a stream wait for all streams that conflict with a request. Returns the new answer.
@@ -449,8 +450,7 @@ class Oracle:
         """
         before, others = self.order(), []
         while (answer := judge()).answer == MUST_WAIT:
-            with self.restored_after(Ambiguous, before):
-                others.append(in_the_way())
+            others.append(in_the_way())
             if not self.can_be_waited_for(others[-1]):
                 return self._back_to(before, others[-1])
             self.order_after(stream, self._work_of(others[-1]))
@@ -488,6 +488,8 @@ class Oracle:
 
     def restore(self, order):
         self.host, streams = order
+        for stream in self.streams():  # also those that were opened since
+            stream.last = stream.last_use = None
         for stream, fields in streams:
             vars(stream).update(fields)
 
