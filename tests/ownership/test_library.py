@@ -86,7 +86,7 @@ def partner(driver, monkeypatch):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_programs_of_two_processes(partner, policy):
     answers = Counter()
-    for seed in range(2 * PROGRAMS):  # some answers of the second process are rare
+    for seed in range(PROGRAMS * 5 // 4):  # some answers of the second process are rare
         answers.update(library.run(f"tickets.{policy}.{seed}", policy)[1])
     assert answers.keys() >= {*OF_TICKETS - {session.NO_TICKET}, *(f"there {x}" for x in THERE)}
     assert answers["there ok"] > answers[oracle.OK] / 10
