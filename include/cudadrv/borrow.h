@@ -139,10 +139,27 @@ static inline void own_drop_boxes_(own_memory *memory) {
     }
 }
 
+/* Returns whether one of the few accesses before this one has found no number in the table of its
+ * memory. Then there is none for this one either. */
+static inline int own_was_full_(const own_request *request, const own_access *access) {
+    const own_access *other = access;
+    for (uint32_t i = 0; i < OWN_FEW_ACCESSES && other > request->accesses; i++) {
+        other--;
+        if (other->memory == access->memory && other->boxed) {
+            return other->number == OWN_BY_ROWS;
+        }
+    }
+    return 0;
+}
+
 /* Returns a number of a full table that no epoch and no other access of the request has, or
  * OWN_BY_ROWS. */
 static inline uint32_t own_unused_box_(const own_engine *engine, const own_request *request,
-                                       own_memory *memory) {
+                                       const own_access *access) {
+    own_memory *memory = access->memory;
+    if (own_was_full_(request, access)) {
+        return OWN_BY_ROWS;
+    }
     own_drop_known_(engine, memory, 1);
     uint64_t used = own_boxes_used_(memory);
     for (uint32_t i = 0; i < request->count; i++) {
@@ -198,7 +215,7 @@ static __attribute__((noinline)) int own_find_box_(const own_engine *engine,
     if (own_enter_box_(access)) {
         return 1;
     }
-    access->number = (uint8_t)own_unused_box_(engine, request, memory);
+    access->number = (uint8_t)own_unused_box_(engine, request, access);
     if (access->number != OWN_BY_ROWS) {
         boxes->each[access->number - 1].start = access->start;
         boxes->each[access->number - 1].box = access->box;

@@ -355,6 +355,27 @@ def test_a_hundred_thousand_items(stream):
     assert np.array_equal(target.to_numpy(), np.arange(count, dtype="u2"))
 
 
+def test_more_boxes_than_an_allocation_records(stream, other, gate):
+    """The boxes after the first 64 are recorded by rows."""
+    side, tiles = 24, cu.DeviceBuffer.zeros(24 * 24 * 16).chunks(16)
+    given = np.arange((4 * side) ** 2, dtype="u1").reshape(4 * side, 4 * side)
+    image = cu.DeviceBuffer.from_array(given)
+    places = [
+        (slice(4 * i, 4 * i + 4), slice(4 * j, 4 * j + 4)) for i in range(side) for j in range(side)
+    ]
+    pairs = [(tile.reshape(4, 4), image[at]) for tile, at in zip(tiles, places, strict=True)]
+    gate.hold(stream)
+    cu.copy_batch(pairs, stream)
+    for at in (places[3], places[-1]):
+        with pytest.raises(cu.BufferBorrowedError):
+            image[at].fill_async(0, other)
+    gate.open()
+    stream.synchronize()
+    for (tile, _), at in list(zip(pairs, places, strict=True))[::17]:
+        assert np.array_equal(tile.to_numpy(), given[at])
+    cu.copy_batch(pairs, stream).wait()
+
+
 def test_two_devices(driver, stream):
     if cu.Device.count() < 2:
         pytest.skip("needs two devices")
