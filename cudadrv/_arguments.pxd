@@ -174,7 +174,8 @@ cdef Region add_written(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, object value,
     Py_ssize_t argument, Packed *packed)
 cdef bint add_handle(object value, Py_ssize_t argument, Packed *packed) except -1
-cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
+cdef int refuse_count(
+    Signature signature, PyObject *const *arguments, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
 cdef object of_present_sizes(object uses)
 cdef Region region_of(object use)
@@ -225,7 +226,7 @@ cdef inline int pack(
             return ARRAYS
     else:
         if unlikely(count != signature.count):
-            refuse_count(signature, count)
+            refuse_count(signature, arguments, count)
         for i in range(count):
             place = packed.values + signature.parameters[i].offset
             if not put_number(&signature.parameters[i], <object>arguments[i], place) \

@@ -927,13 +927,22 @@ cdef int pack_unknown(
     return 0
 
 
-cdef int refuse_count(Signature signature, Py_ssize_t given) except -1:
-    wanted = []
+cdef int refuse_count(
+    Signature signature, PyObject *const *arguments, Py_ssize_t given
+) except -1:
+    cdef Py_ssize_t index
+    cdef str hint = ""
+    cdef list wanted = []
+    for index in range(given):
+        if isinstance(<object>arguments[index], Stream):
+            hint = f". Argument {index} is {<object>arguments[index]!r}: pass it as stream="
+    if given == 1 and isinstance(<object>arguments[0], (tuple, list)):
+        hint = f". Unpack the {type(<object>arguments[0]).__name__}: *arguments"
     for each in signature.listed:
         wanted.append(f"{each.name} (.{each.type})" if each.name is not None
                       else f"{each.nbytes} bytes")
     raise TypeError(f"{signature.kernel} takes {signature.count} arguments, not {given}:"
-                    f" {', '.join(wanted) or 'none'}")
+                    f" {', '.join(wanted) or 'none'}{hint}")
 
 
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1:

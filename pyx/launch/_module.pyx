@@ -619,10 +619,20 @@ def function_of(Module module not None, str name not None):
 
 cdef int _refuse_name(Module module, str name, str what, str call, list known) except -1:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else \
+    other = _other_way(module, name, what)
+    hint = f"; it is a {other}" if other is not None else f"; did you mean {' or '.join(map(repr, near))}?" if near else \
         f"; it has {', '.join(map(repr, known[:8]))}" if known else ""
     raise CudaNotFoundError(
         <int>CUDA_ERROR_NOT_FOUND, call, f"{module.called()} has no {what} {name!r}{hint}")
+
+
+cdef str _other_way(Module module, str name, str what):
+    """Return how to get what has this name, if that is not a `what`; else None."""
+    if what == "variable" and name in _known_names(module):
+        return f"kernel: module[{name!r}]"
+    if what == "kernel" and module.text is not None and name in module.text.variables:
+        return f"variable: module.global_({name!r})"
+    return None
 
 
 cdef list _known_names(Module module):
@@ -741,6 +751,8 @@ cdef bint _locate(
                 module.context.raw, &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0])
         module.end_call()
     if has_answered(status, CUDA_ERROR_NOT_FOUND):
+        return False
+    if has_answered(status, CUDA_ERROR_INVALID_VALUE) and name in _known_names(module):
         return False
     module.context.check(status)
     if has_answered(answer, CUDA_ERROR_INVALID_VALUE) and (

@@ -76,7 +76,9 @@ cdef list _per_axis(object key, Py_ssize_t dimensions):
         raise IndexError("an index has at most one ...")
     missing = dimensions - len(keys) + len(places)
     if missing < 0:
-        raise IndexError(f"{len(keys) - len(places)} indices for {dimensions} dimensions")
+        hint = "; give it its shape first: buffer.reshape(shape)" if dimensions == 1 else ""
+        raise IndexError(f"too many indices: {len(keys) - len(places)} for {dimensions}"
+                         f" dimension{'s' * (dimensions > 1)}{hint}")
     at = places[0] if places else len(keys)
     return keys[:at] + [slice(None)] * missing + keys[at + 1:]
 
@@ -87,8 +89,9 @@ cdef object _integer(object key):
     try:
         return operator.index(key)
     except TypeError:
-        raise TypeError("indices are integers, slices and ..., not"
-                        f" {type(key).__name__}") from None
+        raise TypeError(f"indices are integers, slices and ..., not {type(key).__name__}; to choose"
+                        " items by a list or a mask, copy them to an array: buffer.to_numpy()[...]"
+                        ) from None
 
 
 cdef Py_ssize_t _index(object key, Py_ssize_t size, Py_ssize_t axis) except -1:

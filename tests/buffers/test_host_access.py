@@ -26,6 +26,10 @@ def test_items(make, kind):
             buffer[index]
         with pytest.raises(IndexError):
             buffer[index] = 0
+    with pytest.raises(IndexError, match=r"too many indices: 2 for 1 dimension; .*reshape"):
+        buffer[1, 2]
+    with pytest.raises(TypeError, match=r"integers, slices and \.\.\., not list; .* mask, copy"):
+        buffer[[1, 2]]
     for index in (1.0, "1", None, (None,), True):
         with pytest.raises(TypeError, match="indices are integers, slices"):
             buffer[index]

@@ -118,6 +118,14 @@ def test_ways_to_call(saxpy, stream):
         (lambda: saxpy.launch(stream=stream), "at least 2"),
         (lambda: saxpy.launch(1, stream=stream), "at least 2"),
         (lambda: saxpy.launch(1, 32, stream=stream), "takes 4 arguments, not 0"),
+        (
+            lambda: saxpy.launch(1, 32, 2, x, y, 1, stream, stream=stream),
+            r"takes 4 arguments, not 5: .*\. Argument 4 is <Stream .*>: pass it as stream=$",
+        ),
+        (
+            lambda: saxpy.launch(1, 32, (2, x, y, 1), stream=stream),
+            r"takes 4 arguments, not 1: .*\. Unpack the tuple: \*arguments$",
+        ),
         (lambda: saxpy.launch(*arguments, stream=stream, nonsense=1), "nonsense"),
         (lambda: saxpy.launch(*arguments, grid=1, stream=stream), "grid"),
         (lambda: cu.Kernel.launch(), "launch"),

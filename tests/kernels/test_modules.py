@@ -62,8 +62,16 @@ def test_names(module):
         LookupError, match=r"'kernels.ptx' has no kernel '~'; it has 'saxpy', 'add_"
     ):
         module["~"]
-    with pytest.raises(cu.CudaNotFoundError, match="has no kernel 'counter'"):
+    with pytest.raises(
+        cu.CudaNotFoundError,
+        match=r"has no kernel 'counter'; it is a variable: module.global_\('counter'\)$",
+    ):
         module["counter"]
+    with pytest.raises(
+        cu.CudaNotFoundError,
+        match=r"has no variable 'saxpy'; it is a kernel: module\['saxpy'\]$",
+    ):
+        module.global_("saxpy")
     with pytest.raises(TypeError, match="a kernel's name is a str, not int"):
         module[0]
 
