@@ -72,6 +72,11 @@ BLOCK = {
         "cvt.u64.u32 %rd5, %r9; cvta.shared.u64 %rd5, %rd5; st.u32 [%rd5], 7;",
         ["write write same"],
     ),
+    "a write of what is there, behind a read": (
+        "setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [%r9], 7; bar.sync 0;"
+        "@%p1 ld.shared.u32 %r5, [%r9]; setp.eq.u32 %p2, %r1, 32; @%p2 st.shared.u32 [%r9], 7;",
+        ["read write"],
+    ),
     "all write something": ("st.shared.u32 [%r9], %r1;", ["write write"]),
     "atomics": ("red.shared.add.u32 [%r9], 1; atom.shared.max.u32 %r5, [%r9], %r1;", []),
     "an atomic and a read": (
@@ -510,6 +515,14 @@ BLOCKS = {
         "setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd3], %r1; bar.sync 0;"
         "setp.eq.u32 %p1, %r2, 1; @%p1 ld.global.u32 %r5, [%rd3];", ["read write"]),
     "all read": ("ld.global.u32 %r5, [%rd1]; ld.global.u32 %r5, [%rd4];", []),
+    "atomics of other sizes": (
+        "setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 1;"
+        "@%p1 red.global.add.u64 [%rd1], 1; @%p2 red.global.add.u32 [%rd1], 1;",
+        ["atomic atomic"]),
+    "the same values a word further": (
+        "setp.ge.u32 %p1, %r1, 8; @%p1 bra done; setp.ge.u32 %p1, %r2, 2; @%p1 bra done;"
+        "mul.wide.u32 %rd5, %r2, 4; add.u64 %rd5, %rd3, %rd5; st.global.u32 [%rd5], %r1;",
+        ["write write"]),
     "constant and local memory": (
         ".local .b8 own[8]; st.local.u32 [own], %r1; ld.local.u32 %r5, [own];", []),
 }  # fmt: skip
@@ -519,6 +532,30 @@ BLOCKS = {
 def test_between_blocks(cuda_device, case):
     body, expected = BLOCKS[case]
     assert modes(run(body, blocks=8)) == expected
+
+
+def test_reads_by_two_blocks_of_what_one_of_them_writes(cuda_device):
+    """The read of the block that writes does not stand for that of the other block."""
+    body = """ld.global.u32 %r5, [%rd3]; ld.global.u32 %r6, [%rd3+128];
+        mov.u64 %rd6, word; mul.wide.u32 %rd5, %r2, 4; add.u64 %rd5, %rd6, %rd5;
+        xor.b32 %r7, %r2, 1; mul.wide.u32 %rd7, %r7, 4; add.u64 %rd7, %rd6, %rd7;
+        st.volatile.global.u32 [%rd5], 1;
+        wait: ld.volatile.global.u32 %r8, [%rd7]; setp.eq.u32 %p1, %r8, 0; @%p1 bra wait;
+        setp.eq.u32 %p2, %r2, 0; @%p2 st.global.u32 [%rd3], %r1;
+        @!%p2 st.global.u32 [%rd3+128], %r1;"""
+    found = run(body, blocks=2, threads=32)
+    assert modes(found) == ["read write"] * 2
+    assert {hazard.start // 128 for hazard in found} == {0, 1}
+
+
+def test_independent_blocks_that_run_alternately(cuda_device):
+    """Two blocks use other words of a line, and each of them runs longer than a slice."""
+    body = """mul.wide.u32 %rd5, %r2, 4; add.u64 %rd5, %rd1, %rd5; mov.u32 %r5, 0;
+        setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 32; @%p1 st.global.u32 [%rd5], 7;
+        again: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 40000; @%p3 bra again;
+        @%p2 ld.global.u32 %r6, [%rd5];"""
+    (hazard,) = run(body, blocks=2)
+    assert hazard.count == 2
 
 
 @pytest.mark.parametrize("fences", [True, False])
