@@ -79,17 +79,20 @@ Known::Ptr Known::merged(const Ptr &a, const Ptr &b, unsigned level) {
         return joined(static_cast<const Epochs *>(a.get()), static_cast<const Epochs *>(b.get()))
             .get();
     const auto &of_a = node(a).next, &of_b = node(b).next;
-    std::array<Ptr, size_t{1} << bits> next;
+    std::array<Ptr, size_t{1} << bits> both; // the merged children; few children need to be merged
     bool is_a = true, is_b = true;
-    for (size_t i = 0; i < next.size(); i++) {
-        next[i] = merged(of_a[i], of_b[i], level - 1);
-        is_a = is_a && next[i] == of_a[i];
-        is_b = is_b && next[i] == of_b[i];
+    for (size_t i = 0; i < both.size(); i++) {
+        if (of_a[i] && of_b[i] && of_a[i] != of_b[i])
+            both[i] = merged(of_a[i], of_b[i], level - 1);
+        const Ptr &next = both[i] ? both[i] : of_a[i] ? of_a[i] : of_b[i];
+        is_a = is_a && next == of_a[i];
+        is_b = is_b && next == of_b[i];
     }
     if (is_a || is_b)
         return is_a ? a : b;
     auto *made = new Node;
-    made->next = std::move(next);
+    for (size_t i = 0; i < both.size(); i++)
+        made->next[i] = both[i] ? std::move(both[i]) : of_a[i] ? of_a[i] : of_b[i];
     return made;
 }
 
@@ -374,7 +377,17 @@ void Clocks::meet(unsigned number, uint32_t lanes, uint32_t all_lanes) {
     }
 }
 
+const Known &Clocks::Snapshot::all(uint32_t block) {
+    if (own)
+        known.learn(block, std::exchange(own, {}));
+    return known;
+}
+
 Known Clocks::gather(unsigned number, uint32_t lanes, bool with_own) {
+    return snapshot(number, lanes, with_own).all(block_);
+}
+
+Clocks::Snapshot Clocks::snapshot(unsigned number, uint32_t lanes, bool with_own) {
     unsigned first = number * warp_lanes;
     auto *own = new Epochs;
     own->all = base_;
@@ -395,8 +408,7 @@ Known Clocks::gather(unsigned number, uint32_t lanes, bool with_own) {
         all.learn(thread.others);
     }
     advance(number, lanes);
-    all.learn(block_, more);
-    return all;
+    return {std::move(all), std::move(more)};
 }
 
 void Clocks::learn(unsigned thread, const Known &known) {
@@ -412,12 +424,11 @@ void Clocks::learn_own(unsigned thread, const EpochsPtr &epochs) {
 
 void Clocks::release(unsigned thread, bool only_block) {
     Thread &own = touch(thread);
-    own.released.of = block_;
-    Known known = tell(thread / warp_lanes, 1u << thread % warp_lanes);
+    Snapshot now = snapshot(thread / warp_lanes, 1u << thread % warp_lanes, true);
     if (only_block || actors_.acquire_in_block)
-        own.released.block = known;
+        own.released.block = now;
     if (!only_block)
-        own.released.everyone = known;
+        own.released.everyone = std::move(now);
 }
 
 void Clocks::acquire(unsigned thread, bool only_block) {
@@ -449,8 +460,8 @@ void Clocks::take_in(unsigned thread, const Told &told, bool only_block) {
 }
 
 Told Clocks::told(unsigned thread, uint64_t word, bool releases, bool only_block) {
-    Told told = threads_[thread].released;
-    told.of = block_;
+    Released &at_fences = threads_[thread].released;
+    Told told{at_fences.everyone.all(block_), at_fences.block.all(block_), block_};
     const auto &words = threads_[thread].words;
     if (auto known = words.find(word); known != words.end())
         told.add(known->second.released);

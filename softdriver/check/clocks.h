@@ -178,10 +178,24 @@ class Clocks {
     struct Word {
         Told seen, released; // by accesses to this word
     };
+    // What a thread knew at a fence. Only some fences are followed by a strong write, so what the
+    // thread knew of its own block is added to the tree when it is needed.
+    struct Snapshot {
+        Known known;
+        EpochsPtr own;
+
+        const Known &all(uint32_t block);
+        explicit operator bool() const { return known || own; }
+    };
+    struct Released {
+        Snapshot everyone, block; // as in Told
+        explicit operator bool() const { return everyone || block; }
+    };
     struct Thread {
         EpochsPtr more; // what it knows of its own block
         Known others;   // what it knows of other blocks
-        Told seen, released;
+        Told seen;
+        Released released;              // at the last fences
         std::map<uint64_t, Word> words; // the words where an access has seen or released something
         // The thread's times at its last acquiring fence of block scope, and of a wider scope.
         uint32_t acquired_in_block = 0, acquired = 0;
@@ -197,6 +211,7 @@ class Clocks {
     bool knows_actor(unsigned thread, unsigned actor, uint32_t time) const;
     uint32_t known_of_actor(unsigned warp, uint32_t lanes, unsigned actor) const;
     Known gather(unsigned warp, uint32_t lanes, bool with_own);
+    Snapshot snapshot(unsigned warp, uint32_t lanes, bool with_own);
     Times base_times(unsigned warp) const;
     template <class Act> void for_each_plane(unsigned warp, uint32_t lanes, Act act) const;
     Thread &touch(unsigned thread);

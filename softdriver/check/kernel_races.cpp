@@ -957,7 +957,8 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
     known->first_generation = generation_;
     known->global.clear();
     active_.push_back(generation_);
-    known->barriers.clear();
+    for (Arrivals &arrivals : known->barriers)
+        arrivals.used = false;
     known->signals.clear();
     known->flags.words.clear();
     known->phases = {};
@@ -973,7 +974,8 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
 void KernelRaces::arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) {
     Block &block = state_of(warp.block);
     Arrivals &arrivals = block.barriers[arrival.barrier];
-    arrivals.waiting.resize(block.met.size());
+    if (!arrivals.used)
+        arrivals.begin(block.met.size());
     if (arrival.waits) {
         arrivals.waiting[warp.number] |= arrival.lanes;
         return;
@@ -984,9 +986,8 @@ void KernelRaces::arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) {
 
 void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {
     Block &block = state_of(of);
-    Arrivals arrivals = std::move(block.barriers[barrier]);
-    block.barriers.erase(barrier);
-    arrivals.waiting.resize(block.met.size());
+    Arrivals &arrivals = block.barriers[barrier];
+    arrivals.used = false;
     bool all = arrivals.only_waiting;
     for (size_t i = 0; i < of.warps.size(); i++)
         all = all && arrivals.waiting[i] == lanes_in(of, unsigned(i));

@@ -12,6 +12,7 @@
 #include "ptx/observer.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -50,6 +51,13 @@ class KernelRaces final : public ptx::Observer {
         std::vector<uint32_t> waiting; // for each warp, a mask of the lanes that wait
         Known told;                    // what the lanes that arrive without waiting pass on
         bool only_waiting = true;
+        bool used = false; // a lane has arrived
+
+        void begin(size_t warps) {
+            waiting.assign(warps, 0);
+            told = {};
+            only_waiting = used = true;
+        }
     };
     // For advice: words from which strong reads have read what another thread had written. At most
     // `most` of them are kept.
@@ -78,7 +86,7 @@ class KernelRaces final : public ptx::Observer {
         // line_of().
         std::unordered_map<uint64_t, Line> global;
         std::vector<uint64_t> spread; // the lines of global_ whose cells this block has allocated
-        std::map<unsigned, Arrivals> barriers;
+        std::array<Arrivals, ptx::barriers_of_block> barriers;
         Signals signals;                  // through strong writes to shared memory
         Flags flags;                      // in shared memory
         std::vector<uint32_t> at_cluster; // for each warp, the lanes that wait for the cluster

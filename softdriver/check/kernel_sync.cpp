@@ -214,7 +214,7 @@ void KernelSync::starts(ptx::ThreadBlock &block) {
     if (!known)
         known = std::make_unique<Block>();
     known->warps.resize(block.warps.size());
-    known->phases.clear();
+    known->phases = {};
     known->mbarriers = {};
     known->copies = {};
     for (size_t i = 0; i < block.warps.size(); i++)
@@ -452,7 +452,10 @@ void KernelSync::look_at_count(const ptx::Warp &warp, const ptx::Arrival &arriva
     unsigned expected = arrival.expected ? arrival.expected : all;
     Done here = {place_of(warp, arrival.step), thread_of(warp, lowest(arrival.lanes))};
     Phase made = {expected, !arrival.expected, here, step_of_kernel(warp, arrival.step)};
-    auto [phase, is_new] = state_of(warp.block).phases.try_emplace(arrival.barrier, made);
+    std::optional<Phase> &phase = state_of(warp.block).phases[arrival.barrier];
+    bool is_new = !phase;
+    if (is_new)
+        phase = made;
     Story story;
     story.memory = "barrier " + std::to_string(arrival.barrier);
     story.first = here;
@@ -467,10 +470,10 @@ void KernelSync::look_at_count(const ptx::Warp &warp, const ptx::Arrival &arriva
         story.remedy = "pass the number of threads that arrive";
         return report(warp.block, story);
     }
-    if (!is_new && phase->second.expected != expected) {
+    if (!is_new && phase->expected != expected) {
         story.middle = waits + ", and";
-        story.second = &phase->second.first;
-        story.end = " waits for " + threads_text(phase->second.expected) + " at the same barrier";
+        story.second = &phase->first;
+        story.end = " waits for " + threads_text(phase->expected) + " at the same barrier";
         story.remedy = "pass the same number of threads at all places of a barrier";
         report(warp.block, story);
     }
@@ -533,10 +536,10 @@ void KernelSync::completes(const ptx::ThreadBlock &of, unsigned barrier) {
         reported |= block.warps[i].confused;
         waits.erase(waits.begin() + (wait - waits.data()));
     }
-    auto phase = block.phases.find(barrier);
-    if (phase->second.for_all && !reported)
-        look_at_ended_warps(of, phase->second, barrier);
-    block.phases.erase(phase);
+    std::optional<Phase> &phase = block.phases[barrier];
+    if (phase->for_all && !reported)
+        look_at_ended_warps(of, *phase, barrier);
+    phase.reset();
 }
 
 // Like look_at_ended(), for warps that have ended instead of arriving at a barrier that is for all
@@ -612,7 +615,7 @@ bool KernelSync::hangs_in_warp(const ptx::Warp &warp) {
 }
 
 void KernelSync::hangs_at(const ptx::ThreadBlock &block, unsigned barrier) {
-    const Phase &phase = state_of(block).phases.at(barrier);
+    const Phase &phase = *state_of(block).phases[barrier];
     unsigned arrived = 0;
     for (uint32_t lanes : block.barriers[barrier].arrived)
         arrived += unsigned(__builtin_popcount(lanes));

@@ -5,8 +5,10 @@
 #include "check/unfinished.h"
 #include "ptx/observer.h"
 
+#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 
 // Finds wrong uses of barriers in a launch: lanes that go elsewhere while others wait for them,
 // shuffles that read from lanes that do not take part, wrong numbers of threads, objects that are
@@ -77,7 +79,7 @@ class KernelSync final : public ptx::Observer {
     };
     struct Block {
         std::vector<WarpState> warps;
-        std::map<unsigned, Phase> phases;
+        std::array<std::optional<Phase>, ptx::barriers_of_block> phases;
         Mbarriers mbarriers;
         UnfinishedCopies copies;
     };

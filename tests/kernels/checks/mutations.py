@@ -591,7 +591,7 @@ RACES = [
     ),
     (
         "a thread tells nothing of its copies",
-        "Clocks::gather",
+        "Clocks::snapshot",
         "            own->later.emplace_back(actor, time);\n    for (uint32_t left",
         "            (void)time;\n    for (uint32_t left",
     ),
@@ -924,7 +924,7 @@ SYNC = [
     (
         "a barrier may have several numbers",
         "KernelSync::look_at_count",
-        "if (!is_new && phase->second.expected != expected) {",
+        "if (!is_new && phase->expected != expected) {",
         "if (false) {",
     ),
     (
@@ -948,13 +948,13 @@ SYNC = [
     (
         "warps may leave a barrier alone",
         "KernelSync::completes",
-        "if (phase->second.for_all && !reported)",
+        "if (phase->for_all && !reported)",
         "if (false)",
     ),
     (
         "a counted barrier is for all warps",
         "KernelSync::completes",
-        "if (phase->second.for_all && !reported)",
+        "if (phase->for_all && !reported)",
         "if (!reported)",
     ),
     (
