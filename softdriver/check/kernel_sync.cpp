@@ -561,18 +561,21 @@ void KernelSync::look_at_ended_warps(const ptx::ThreadBlock &block, const Phase 
     }
 }
 
-// No thread of the block can go on. Reports what is wrong inside of a warp, or else with a barrier.
+// No thread of the block, or of its cluster, can go on. Reports what is wrong inside of a warp, or
+// else with a barrier of a block.
 void KernelSync::hangs(const ptx::ThreadBlock &block) {
-    bool found = false;
+    std::vector<const ptx::ThreadBlock *> blocks = {&block};
     if (block.cluster)
-        for (const ptx::ThreadBlock *each : block.cluster->blocks())
-            found |= hangs_in_warps(*each);
-    if (found || hangs_in_warps(block))
+        blocks.assign(block.cluster->blocks().begin(), block.cluster->blocks().end());
+    bool found = false;
+    for (const ptx::ThreadBlock *each : blocks)
+        found |= hangs_in_warps(*each);
+    if (found)
         return;
-    for (unsigned barrier = 0; barrier < ptx::barriers_of_block; barrier++)
-        if (block.barriers[barrier].used)
-            return hangs_at(block, barrier);
-    hangs_at_cluster(block);
+    for (const ptx::ThreadBlock *each : blocks)
+        for (unsigned barrier = 0; barrier < ptx::barriers_of_block; barrier++)
+            if (each->barriers[barrier].used)
+                return hangs_at(*each, barrier);
 }
 
 bool KernelSync::hangs_in_warps(const ptx::ThreadBlock &block) {
@@ -580,22 +583,6 @@ bool KernelSync::hangs_in_warps(const ptx::ThreadBlock &block) {
     for (const auto &warp : block.warps)
         found |= state_of(*warp).confused || hangs_in_warp(*warp);
     return found;
-}
-
-void KernelSync::hangs_at_cluster(const ptx::ThreadBlock &block) {
-    for (const auto &warp : block.warps)
-        for (const ptx::Group &group : warp->waiting()) {
-            if (group.wait != ptx::Group::Wait::Barrier || group.number != ptx::barrier_of_cluster)
-                continue;
-            Story story;
-            story.memory = barrier_name(ptx::barrier_of_cluster);
-            story.first = {place_of(*group.frame->code, *(group.next - 1)),
-                           thread_of(*warp, lowest(group.mask))};
-            story.middle = "waits for ever: threads of the cluster that have not arrived wait "
-                           "elsewhere";
-            story.remedy = "let all threads of the cluster call barrier.cluster.arrive";
-            return report(block, story);
-        }
 }
 
 bool KernelSync::hangs_in_warp(const ptx::Warp &warp) {

@@ -125,7 +125,6 @@ class KernelSync final : public ptx::Observer {
     void look_at_ended_warps(const ptx::ThreadBlock &block, const Phase &phase, unsigned barrier);
     bool hangs_in_warps(const ptx::ThreadBlock &block);
     bool hangs_in_warp(const ptx::Warp &warp);
-    void hangs_at_cluster(const ptx::ThreadBlock &block);
     void hangs_at(const ptx::ThreadBlock &block, unsigned barrier);
 
     ptx::Machine &machine_;

@@ -23,13 +23,18 @@ void arrive_at_cluster(Warp &warp, const Step &step) {
     warp.block.cluster->arrive(warp, warp.active);
 }
 
+// Only the lanes wait that have arrived and whose barrier is not complete. The others go on.
 void wait_for_cluster(Warp &warp, const Step &step) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    bool complete = !(warp.block.arrived_at_cluster[warp.number] & warp.active);
-    auto kind = complete ? ClusterUse::Kind::Passes : ClusterUse::Kind::Waits;
-    tell_of_cluster(warp, {step, warp.active, kind, false});
-    if (!complete)
-        warp.wait_barrier(barrier_of_cluster);
+    uint32_t waiting = warp.active & warp.block.arrived_at_cluster[warp.number];
+    uint32_t passing = warp.active & ~waiting;
+    if (passing)
+        tell_of_cluster(warp, {step, passing, ClusterUse::Kind::Passes, false});
+    if (!waiting)
+        return;
+    tell_of_cluster(warp, {step, waiting, ClusterUse::Kind::Waits, false});
+    warp.active = waiting;
+    warp.wait_barrier(barrier_of_cluster);
 }
 
 } // namespace

@@ -149,6 +149,11 @@ CASES = {
         "st.shared.u32 [%r3], %r1;" + SHARED + OUT.format("%r5"),
         [],
     ),
+    "reserved shared memory": (
+        "mov.u32 %r6, %reserved_smem_offset_begin; ld.shared.u32 %r5, [%r6+64];"
+        + OUT.format("%r5"),
+        [],
+    ),
     "shared memory of which a byte is missing": (
         "st.shared.u16 [%r3], %r1; st.shared.u8 [%r3+2], %r1;" + SHARED + OUT.format("%r5"),
         [COPIED],

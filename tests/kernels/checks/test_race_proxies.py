@@ -337,6 +337,15 @@ def test_wgmma(cuda_device, case):
     assert modes(run(body, threads=threads, target="sm_90a")) == expected
 
 
+def test_a_write_that_some_warps_of_a_product_know(cuda_device):
+    """All four warps have to know it: a fence alone is not enough."""
+    before, behind = PRODUCTS["a barrier of two warps"][0]
+    body = WGMMA.replace("BEFORE", before).replace("BEHIND", behind)
+    (hazard,) = run(body, threads=128, target="sm_90a")
+    assert "Nothing orders them: add fence.proxy.async" in hazard.text
+    assert " and __syncthreads() between " in hazard.text
+
+
 # ---- reads that may miss writes ----
 
 NC = "ld.global.nc.u32 %r5, [%rd3];"

@@ -322,6 +322,14 @@ def test_copies(cuda_device, case):
     assert all(story(hazard).endswith("unfinished") for hazard in found)
 
 
+@pytest.mark.parametrize("store", [STORE, f"setp.ne.u32 %p3, %r1, 0; @%p3 {STORE}"])
+def test_what_an_earlier_block_did_last(cuda_device, store):
+    """Half of the lanes of odd blocks end at once; those of the block before them did not."""
+    body = f"""and.b32 %r5, %r2, 1; setp.eq.u32 %p1, %r5, 1; setp.ge.and.u32 %p1, %r1, 16, %p1;
+        @%p1 bra done; bar.warp.sync -1; {store}"""
+    assert check(body, blocks=64, threads=32) == []
+
+
 def test_what_a_hazard_says(cuda_device):
     body = f""".loc 1 12 0
         {LOW}

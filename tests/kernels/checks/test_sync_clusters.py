@@ -25,6 +25,8 @@ MISTAKES = {
         f"setp.eq.u32 %p1, %r2, 1; @%p1 bra done; {ALIGNED} {STORE}", ""),
     "twice": (f"{ARRIVE} {ARRIVE} {WAIT}", "arrives a second time"),
     "no arrival": (WAIT, "waits, and has not arrived before"),
+    "no arrival of half of a warp": (
+        f"setp.lt.u32 %p1, %r1, 16; @%p1 {ARRIVE} {WAIT}", "waits, and has not arrived before"),
     "a wait more": (f"{ARRIVE} {WAIT} {WAIT}", "waits, and has not arrived before"),
     "a part of a warp arrives": (
         f"{LOW} {ALIGNED_ARRIVE} {WAIT} high: {STORE}", "goes on without it"),
@@ -42,14 +44,21 @@ def test_mistakes(cuda_device, case):
     assert all(hazard.memory == "the barrier of the cluster" for hazard in found)
 
 
+# The two warps of a block wait at two barriers.
+APART = """setp.ge.u32 %p2, %r1, 32; @%p2 bra other; bar.sync 1, 64; bra done;
+    other: bar.sync 2, 64;"""
 HANGS = {
-    "a block does not arrive": (
-        f"setp.eq.u32 %p1, %r2, 1; @%p1 bra wait; {ARRIVE} {WAIT} bra done;wait: bar.sync 1, 128;",
-        "waits for",
+    "the first block does not arrive": (
+        f"setp.eq.u32 %p1, %r2, 0; @%p1 bra wait; {ARRIVE} {WAIT} bra done; wait: {APART}",
+        "bar.sync by thread (0, 0, 0) of block (0, 0, 0)",
+    ),
+    "the second block does not arrive": (
+        f"setp.eq.u32 %p1, %r2, 1; @%p1 bra wait; {ARRIVE} {WAIT} bra done; wait: {APART}",
+        "bar.sync by thread (0, 0, 0) of block (1, 0, 0)",
     ),
     "a warp does not arrive": (
         f"setp.ge.u32 %p1, %r1, 32; @%p1 bra wait; {ARRIVE} {WAIT} wait: bar.sync 1, 64;",
-        "waits for ever",
+        "bar.sync by thread (32, 0, 0)",
     ),
     "lanes do not arrive": (
         f"{LOW} {ALIGNED_ARRIVE} {WAIT} bra done; high: bar.warp.sync -1;",
@@ -60,9 +69,10 @@ HANGS = {
 
 @pytest.mark.parametrize("case", HANGS)
 def test_what_hangs(cuda_device, case):
+    """The report is about the block that does not arrive."""
     body, expected = HANGS[case]
-    found, fault = fails(body, blocks=2, cluster=2, checks="sync")
+    found, fault = fails(body, blocks=2, threads=64, cluster=2, checks="sync")
     assert len(found) == 1
     assert expected in found[0].text
     assert "hangs" in fault
-    assert fails(body, blocks=2, cluster=2, checks="off") == ([], fault)
+    assert fails(body, blocks=2, threads=64, cluster=2, checks="off") == ([], fault)
