@@ -40,7 +40,7 @@ from cudadrv._names cimport (
 )
 from cudadrv._ordering cimport policy_in_force
 from cudadrv._peers cimport refuse_other_context
-from cudadrv._pool cimport trim_caches
+from cudadrv._pool cimport is_cached, trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport (
     Region, aim_at, copy_layout, dtype_name, is_region, of_present_size, plain_array, pointer_of,
@@ -281,7 +281,10 @@ cdef int _write_words(
                 f"{operation_name((label[0] >> 8) & 0xffff)} on"
                 f" {stream_name(label[1], label[0] & 0xff)}, queued at {line_at(label[0] >> 32)}")
         else:
-            words_found = described_closed(address) if freed else described_at(address)
+            words_found = None if freed else described_at(address)
+            # Memory that a pool keeps is not freed, although its last buffer is closed.
+            if words_found is None and (freed or is_cached(address, 1)):
+                words_found = described_closed(address)
         if words_found is not None:
             encoded = PyUnicode_AsUTF8AndSize(words_found, &length)
             length = min(length, size)

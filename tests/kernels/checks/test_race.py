@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import cudadrv as cu
@@ -556,6 +557,23 @@ def test_independent_blocks_that_run_alternately(cuda_device):
         @%p2 ld.global.u32 %r6, [%rd5];"""
     (hazard,) = run(body, blocks=2)
     assert hazard.count == 2
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_memory_that_is_closed_before_the_kernel_runs(cuda_device, pooled):
+    """It has the name of its last buffer, also if a pool has it."""
+    text = programs.TEXT.format(body="st.global.u32 [%rd1], %r1;", before="")
+    with testing.configured("checks=race,schedule=lazy"), cu.Stream() as stream:
+        testing.forget_hazards()
+        buffer = cu.DeviceBuffer(64, np.uint32, stream=stream, pooled=pooled, name="old")
+        with cu.Module(text) as module:
+            module["k"].launch(1, 64, buffer, stream=stream)
+            buffer.close(stream=stream)
+            stream.synchronize()
+    (hazard,) = testing.hazards()
+    assert hazard.memory == "DeviceBuffer 'old'"
+    here = r"[\w/]*test_race\.py:\d+"
+    assert re.search(rf"'old' \(made at {here}, closed at {here}\):", hazard.text), hazard.text
 
 
 @pytest.mark.parametrize("fences", [True, False])
