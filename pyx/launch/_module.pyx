@@ -620,8 +620,13 @@ def function_of(Module module not None, str name not None):
 cdef int _refuse_name(Module module, str name, str what, str call, list known) except -1:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     other = _other_way(module, name, what)
-    hint = f"; it is a {other}" if other is not None else f"; did you mean {' or '.join(map(repr, near))}?" if near else \
-        f"; it has {', '.join(map(repr, known[:8]))}" if known else ""
+    hint = ""
+    if other is not None:
+        hint = f"; it is a {other}"
+    elif near:
+        hint = f"; did you mean {' or '.join(map(repr, near))}?"
+    elif known:
+        hint = f"; it has {', '.join(map(repr, known[:8]))}"
     raise CudaNotFoundError(
         <int>CUDA_ERROR_NOT_FOUND, call, f"{module.called()} has no {what} {name!r}{hint}")
 
