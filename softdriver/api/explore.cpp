@@ -51,7 +51,7 @@ std::string json_of(const explore::Run &run) {
         steps += (steps.empty() ? "" : ", ") + json_of(step);
     return "{\"script\": " + quoted(text_of(run.choices)) + ", \"steps\": [" + steps +
            "], \"limits\": " + list(run.limits) + ", \"misfit\": " + quoted(run.misfit) +
-           ", \"failure\": " + quoted(run.failure) + "}";
+           ", \"failure\": " + quoted(run.failure) + ", \"wait\": " + quoted(run.wait) + "}";
 }
 
 std::string words_for(const explore::Step &step) {
@@ -102,11 +102,12 @@ std::string learn(const explore::Run &run, Lock &lock) {
 
 using namespace soft;
 
-extern "C" int cudadrvSoftExploreStart(int everything) {
+extern "C" int cudadrvSoftExploreStart(int how) {
     if (in_forked_child())
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
-    state().search = explore::Search(everything);
+    state().search = explore::Search(how & 1);
+    state().places_looks = how & 2;
     state().plan = {};
     return CUDA_SUCCESS;
 }

@@ -5,8 +5,9 @@
 // End, until End says that nothing is left.
 #include "base/cuda_api.h"
 
-// Starts to explore. With `everything`, equivalent orders are not left out.
-SOFT_EXPORT int cudadrvSoftExploreStart(int everything);
+// Starts to explore. The bits of `how`: 1: equivalent orders are not left out; 2: the lines of the
+// host's steps are looked for in each run, which takes longer than a short run.
+SOFT_EXPORT int cudadrvSoftExploreStart(int how);
 // Saves the bytes of all memory, which each run begins with.
 SOFT_EXPORT int cudadrvSoftExploreSave(void);
 // Begins the next run: restores the memory that was saved and still exists, and sets
@@ -29,7 +30,7 @@ SOFT_EXPORT const char *cudadrvSoftExploreRead(const char *run);
 SOFT_EXPORT int cudadrvSoftExploreStop(void);
 // Returns the run since Begin, or since schedule=replay was set, as a JSON object: "script",
 // "steps" ("actor", "options", "name", "what", "stream", "reads", "writes", "after"), "limits",
-// "misfit", "failure".
+// "misfit", "failure", "wait" (what the host waits for while nothing can run, or "").
 SOFT_EXPORT const char *cudadrvSoftRun(void);
 // Says what the thread's next queries of events and streams are for, until the next call: 0: the
 // program wants the answer; 1: it will ask until they are done; 2: it only looks whether memory can

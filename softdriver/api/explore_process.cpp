@@ -45,13 +45,19 @@ void write_run() {
         return;
     explore::Run run = state().chooser.take();
     if (access((*plans + "/others").c_str(), F_OK) == 0)
-        run.limits.insert("several processes call the driver");
+        run.limits.insert(text_of(explore::Limit::Processes));
     const std::string unfinished = *plans + "/run.part", name = *plans + "/run";
     std::ofstream(unfinished) << text_of(run);
     std::rename(unfinished.c_str(), name.c_str());
 }
 
 } // namespace
+
+void tell_wait(const std::string &words) {
+    state().chooser.wait(words);
+    if (plans && getpid() == explored)
+        std::ofstream(*plans + "/wait") << words;
+}
 
 void follow_plan(State &driver) {
     if (driver.settings.explore.empty())

@@ -80,7 +80,8 @@ struct State {
     // For exploring (see api/explore.h): what was explored, the next run, and the memory before.
     explore::Search search;
     explore::Search::Plan plan;
-    bool planned = false; // the run follows the plan
+    bool planned = false;      // the run follows the plan
+    bool places_looks = false; // planned runs look for the lines of the host's steps
     SavedMemory saved;
     HostUses host_uses;
     Races races;

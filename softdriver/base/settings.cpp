@@ -144,6 +144,9 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
     } else if (name == "instructions") {
         if (!parse_number(value, settings.instructions))
             return "instructions must be a number, not '" + value + "'";
+    } else if (name == "milliseconds") {
+        if (!parse_number(value, settings.milliseconds))
+            return "milliseconds must be a number, not '" + value + "'";
     } else if (name == "shared_rounding") {
         if (!parse_number(value, number) || !number || number > most_rounding)
             return "shared_rounding must be 1 to 1024 bytes, not '" + value + "'";
@@ -205,6 +208,7 @@ std::string settings_text(const Settings &settings) {
            ",benign=" + (settings.benign ? "1" : "0") +
            ",threads=" + (settings.threads ? std::to_string(settings.threads) : "auto") +
            ",instructions=" + std::to_string(settings.instructions) +
+           ",milliseconds=" + std::to_string(settings.milliseconds) +
            ",shared_rounding=" + std::to_string(settings.shared_rounding) +
            ",kernel_faults=" + (settings.print_kernel_faults ? "print" : "record");
 }

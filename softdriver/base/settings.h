@@ -41,6 +41,7 @@ struct Settings {
     bool benign = false;
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;
+    uint64_t milliseconds = 0; // how long the pieces of one launch may take; 0 means no limit
     // The number of threads that run the blocks of a launch; 0 means the number of processors under
     // the eager schedule, and one thread under the others, which can be replayed.
     unsigned threads = 0;

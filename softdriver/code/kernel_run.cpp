@@ -31,7 +31,8 @@ void report_hazard(const Hazards::Key &key, bool benign, const std::function<Haz
 
 KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
                      std::shared_ptr<GridWorkspace> workspace)
-    : function_(std::move(function)), launch_(std::move(launch)), workspace_(std::move(workspace)) {
+    : function_(std::move(function)), launch_(std::move(launch)), workspace_(std::move(workspace)),
+      milliseconds_(state().settings.milliseconds) {
     launch_.workspace = reinterpret_cast<uintptr_t>(workspace_.get());
     launch_.find = [this](uintptr_t address, ptx::Segment &segment) {
         return find(address, segment);
@@ -76,13 +77,23 @@ bool KernelRun::advance(uint64_t steps) {
         launch_.prerequisite->ended = true;
     bool early = launch_.prerequisite && !launch_.prerequisite->ended;
     early_pieces_ += early;
-    if (!over_) {
-        ptx::Run::State state = run_->advance(steps);
-        failed_ = state == ptx::Run::State::Failed;
-        over_ = state != ptx::Run::State::More;
-    }
+    if (!over_)
+        run_piece(steps);
     // Work that waits for this kernel relies on the end of the prerequisite, too.
     return over_ && (!early || failed_);
+}
+
+void KernelRun::run_piece(uint64_t steps) {
+    Clock::time_point begin = Clock::now();
+    ptx::Run::State state = run_->advance(steps);
+    taken_ += Clock::now() - begin;
+    bool late = milliseconds_ && taken_ > std::chrono::milliseconds(milliseconds_);
+    if (state == ptx::Run::State::More && late) {
+        run_->end_late(milliseconds_);
+        state = ptx::Run::State::Failed;
+    }
+    failed_ = state == ptx::Run::State::Failed;
+    over_ = state != ptx::Run::State::More;
 }
 
 // Describes memory that a check has found something in. Sets `begin` to where it begins.

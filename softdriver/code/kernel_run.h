@@ -28,6 +28,7 @@ class KernelRun : public Piecewise {
     void begin_before_end_of(KernelRun *other, bool begun);
 
   private:
+    void run_piece(uint64_t steps);
     std::string describe(uintptr_t address, uintptr_t &begin) const;
     bool find(uintptr_t address, ptx::Segment &segment);
     bool look_up(uintptr_t address, ptx::Segment &segment) const;
@@ -46,6 +47,8 @@ class KernelRun : public Piecewise {
     std::vector<uint64_t> conditions_set_; // see Outcome
     bool prints_ = false;
     bool over_ = false, failed_ = false;
+    uint64_t milliseconds_; // how long its pieces may take; 0: no limit
+    Clock::duration taken_{};
     // What later launches see of this one, if they may begin before it ends.
     std::vector<std::shared_ptr<ptx::Dependence>> followers_;
     bool splits_ = false;  // it pauses where it waits, even if the prerequisite has ended

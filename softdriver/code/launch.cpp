@@ -127,6 +127,8 @@ std::shared_ptr<ptx::Heap> heap_of(Context &context) {
 constexpr unsigned most_automatic_threads = 16;
 
 unsigned threads_of(const Settings &settings) {
+    if (settings.schedule == Schedule::Replay)
+        return 1; // the order of several threads is in no script
     if (settings.threads)
         return settings.threads;
     return settings.schedule == Schedule::Eager
@@ -152,6 +154,8 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     launch.threads = threads_of(driver.settings);
     if (function.kernel->uses_heap)
         launch.heap = heap_of(*function.owner);
+    if (function.kernel->reads_time)
+        driver.chooser.limit(explore::Limit::KernelTime);
     launch.variables = function.module->variables;
     // The race detector and the places of managed memory need the accesses of the kernel.
     launch.record = driver.settings.races != RaceMode::Off || Managed::alive;

@@ -24,6 +24,14 @@ void Chooser::start_replay(Script script, std::vector<Sleeper> sleepers) {
     options_.clear();
 }
 
+uint64_t Chooser::draw(Choice choice, uint64_t count) {
+    if (!replays_)
+        return random_.below(count);
+    if (count > 1 && !is_weakest_first(choice))
+        limit(Limit::Unlogged);
+    return 0;
+}
+
 size_t Chooser::first_awake(const std::vector<Actor> &options) const {
     auto awake = std::find_if(options.begin(), options.end(), [&](Actor option) {
         return std::none_of(sleepers_.begin(), sleepers_.end(),
@@ -85,7 +93,7 @@ size_t Chooser::made(Step step) {
     return run_.steps.size() - 1;
 }
 
-void Chooser::stop(const char *why) {
+void Chooser::stop(Limit why) {
     limit(why);
     run_.stopped = true;
 }

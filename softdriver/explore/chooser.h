@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/random.h"
+#include "explore/choices.h"
 #include "explore/run.h"
 
 namespace soft::explore {
@@ -16,8 +17,9 @@ struct Sleeper {
 // under replay it follows a script, and records the run.
 class Chooser {
   public:
-    // Draws a number from 0 to count - 1. Under replay: 0.
-    uint64_t draw(uint64_t count) { return replays_ ? 0 : random_.below(count); }
+    // Draws a number from 0 to count - 1. Under replay returns 0; this is a limit if other numbers
+    // permit more.
+    uint64_t draw(Choice choice, uint64_t count);
     // Draws a seed. Under replay: the number of earlier seeds in this run, because a kernel with
     // the same number has the same seed in each run.
     uint64_t seed() { return replays_ ? seeds_++ : random_.next(); }
@@ -44,11 +46,13 @@ class Chooser {
     // Sets the client's words for a step.
     void name(size_t step, const std::string &words) { run_.steps.at(step).what = words; }
     // Records why not all orders can be explored.
-    void limit(const char *why) { run_.limits.insert(why); }
+    void limit(Limit why) { run_.limits.insert(text_of(why)); }
     // Records that the run has failed, even if the program ignores the failure.
     void fail(const std::string &why) { run_.failure = why; }
+    // Says what the host waits for while nothing can run; empty: something runs again.
+    void wait(const std::string &words) { run_.wait = words; }
     // Records that the rest of the run cannot be repeated, and why. Nothing is learned from it.
-    void stop(const char *why);
+    void stop(Limit why);
     const Run &run() const { return run_; }
     // Returns the run, and records a new one from here on.
     Run take();

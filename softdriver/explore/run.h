@@ -69,6 +69,7 @@ struct Run {
     bool stopped = false;         // the steps from `fresh` on cannot be repeated
     std::set<std::string> limits; // why not all orders can be explored
     std::string failure;          // a wait that never ends, or empty
+    std::string wait;             // what the host waits for while nothing can run, or empty
     std::string misfit;           // how the run did not fit its script; empty if it did
 };
 

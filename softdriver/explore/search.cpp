@@ -1,11 +1,14 @@
 #include "explore/search.h"
 
+#include "explore/choices.h"
+
 #include <algorithm>
 
 namespace soft::explore {
 namespace {
 
-// A test with more steps is not analysed, because the time for it grows with their square.
+// A test with more steps is not analysed, because the time for it grows with their square. The
+// text of Limit::Steps has this number.
 constexpr size_t most_steps = 4000;
 
 bool contains(const std::vector<Sleeper> &sleepers, Actor actor) {
@@ -67,7 +70,7 @@ void Search::add(const Run &run) {
     limits_.insert(run.limits.begin(), run.limits.end());
     (run.stopped || run.fresh == run.steps.size() ? runs_ : redundant_)++;
     if (run.fresh > most_steps) {
-        limits_.insert("the test has more than " + std::to_string(most_steps) + " steps");
+        limits_.insert(text_of(Limit::Steps));
         nodes_.clear();
         return;
     }

@@ -13,7 +13,9 @@ CUresult Branches::submit_graph(const Graph &graph, const OperationPtr &begin,
                                 std::vector<OperationPtr> &leaves) {
     // Under the lazy schedule, operations run in the order of their submission.
     bool eager = state().settings.schedule == Schedule::Eager;
-    auto choose = [&](size_t count) { return eager ? 0 : state().chooser.draw(count); };
+    auto choose = [&](size_t count) {
+        return eager ? 0 : state().chooser.draw(explore::Choice::GraphOrder, count);
+    };
     std::map<uint64_t, OperationPtr> ends;
     Places places = state().races.recording() ? places_of(graph) : Places();
     for (const GraphNodePtr &node : sorted(graph, choose)) {

@@ -21,6 +21,7 @@ OwnedObjectPtr find_object(CUuserObject handle) {
 // The function of the program runs on a thread of the driver, because the state lock is held here.
 UserObject::~UserObject() {
     state().user_objects.erase(reinterpret_cast<uintptr_t>(handle));
+    state().chooser.limit(explore::Limit::UserObject);
     std::thread([destroy = destroy, data = data] {
         in_callback = true;
         destroy(data);

@@ -79,7 +79,8 @@ bool device_free_waits() {
         return false;
     default:
         // Under replay it never waits, which leaves more orders open.
-        return state().settings.schedule < Schedule::Random || state().chooser.draw(2);
+        return state().settings.schedule < Schedule::Random ||
+               state().chooser.draw(explore::Choice::FreeWaits, 2);
     }
 }
 

@@ -109,8 +109,7 @@ std::vector<Rights> HostUses::wanted(const Allocation &memory) const {
 void HostUses::renew(const Allocation &memory) {
     guarded_.renew(memory.begin);
     if (!guarded_.set(memory.begin, wanted(memory)))
-        state().chooser.limit("uses of page-locked memory by the host are not seen, because the "
-                              "system does not split this memory into so many pieces");
+        state().chooser.limit(explore::Limit::Pieces);
 }
 
 void HostUses::close() {

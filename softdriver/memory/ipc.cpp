@@ -104,6 +104,7 @@ CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemo
         allocation->sharing = std::move(sharing);
         undefined_memory().untrack(allocation->begin, allocation->bytes); // others may write it
     }
+    state().chooser.limit(explore::Limit::Shared);
     handle = allocation->sharing->handle;
     handle.magic = magic;
     handle.check = checksum(handle);
@@ -127,6 +128,7 @@ CUresult import_memory(const Context &context, Device &device, MemoryKind kind,
     result->sharing = std::make_shared<Sharing>();
     result->sharing->handle = handle;
     result->sharing->imported = true;
+    state().chooser.limit(explore::Limit::Shared);
     return CUDA_SUCCESS;
 }
 

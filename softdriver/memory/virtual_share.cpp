@@ -96,6 +96,7 @@ SOFT_API(cuMemExportToShareableHandle,
     if (file < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     std::memcpy(result, &file, sizeof(file));
+    state().chooser.limit(explore::Limit::Shared);
     return CUDA_SUCCESS;
 }
 
@@ -113,6 +114,7 @@ SOFT_API(cuMemImportFromShareableHandle,
     else if (CUresult status = import_backing(file, backing))
         return status;
     *handle = backing->handle;
+    state().chooser.limit(explore::Limit::Shared);
     return CUDA_SUCCESS;
 }
 

@@ -221,6 +221,7 @@ struct Code {
     bool has_copies = false;
     bool uses_cluster_barrier = false;
     bool uses_reserved_shared = false; // reads %reserved_smem_offset_begin or similar
+    bool reads_time = false;           // reads %globaltimer
     std::vector<Step> body;
     std::vector<int> lines;           // PTX line of each step
     std::vector<SourceLine> sources;  // position of each step in the source code

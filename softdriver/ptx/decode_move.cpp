@@ -158,6 +158,7 @@ void decode_move(Decoder &decoder) {
         if (special && special->now) {
             if (size_of(type) < special->width)
                 decoder.refuse(from.name + " does not fit the type");
+            decoder.code().reads_time |= is_time(*special);
             decoder.step.offset = reinterpret_cast<int64_t>(special);
             return decoder.emit(size_of(type) == 4 ? read_now<uint32_t> : read_now<uint64_t>);
         }

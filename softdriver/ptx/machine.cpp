@@ -412,6 +412,13 @@ Run::State Run::state() {
     return failed_ ? State::Failed : State::Done;
 }
 
+void Run::end_late(uint64_t milliseconds) {
+    machines_[0]->fail(CUDA_ERROR_LAUNCH_TIMEOUT, "kernel '" + launch_.kernel->name +
+                                                      "' did not end within " +
+                                                      std::to_string(milliseconds) + " ms");
+    state();
+}
+
 void Run::end_observers() {
     if (!launch_.observe || observers_ended_)
         return;

@@ -187,6 +187,7 @@ void count_memory(const Decoding &decoding, const CallGraph &graph, int index, C
         kernel.has_copies |= called && called->has_copies;
         kernel.uses_reserved_shared |= called && called->uses_reserved_shared;
         kernel.uses_cluster_barrier |= called && called->uses_cluster_barrier;
+        kernel.reads_time |= called && called->reads_time;
         const auto &variables = tree.functions[size_t(function)].variables;
         for (size_t i = 0; i < variables.size(); i++)
             shared.add(function, variables, int(i));

@@ -34,6 +34,7 @@ struct Kernel {
     bool independent_blocks = false;
     bool has_copies = false; // see Code::has_copies
     bool uses_reserved_shared = false, uses_cluster_barrier = false;
+    bool reads_time = false; // see Code::reads_time
     std::shared_ptr<const Code> code;
 };
 

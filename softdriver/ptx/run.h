@@ -111,6 +111,8 @@ class Run {
     // Executes about `instructions` warp instructions in each thread. Only one thread at a time may
     // call this.
     State advance(uint64_t instructions);
+    // Ends the launch with an error, because its pieces have taken longer than this.
+    void end_late(uint64_t milliseconds);
     const Fault &fault() const;
     uint64_t executed() const; // number of warp instructions so far
     // Returns true if all that the last piece did was to wait for the prerequisite.

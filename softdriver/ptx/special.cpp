@@ -174,6 +174,8 @@ bool is_in_reserved_shared(const Special &special) {
     return starts_with(special.name, "%reserved_smem_");
 }
 
+bool is_time(const Special &special) { return starts_with(special.name, "%globaltimer"); }
+
 unsigned rank_in_cluster(const Machine &machine, const Warp &warp) {
     const unsigned *cluster = machine.launch.cluster, *index = warp.block.index;
     return index[0] % cluster[0] +

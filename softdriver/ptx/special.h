@@ -25,5 +25,7 @@ unsigned rank_in_cluster(const Machine &machine, const Warp &warp);
 const Special *find_special(std::string_view name);
 // Returns whether the register tells a place in the reserved part of shared memory.
 bool is_in_reserved_shared(const Special &special);
+// Returns whether the register is a clock whose value differs in each run.
+bool is_time(const Special &special);
 
 } // namespace soft::ptx

@@ -147,7 +147,8 @@ bool reads_now(Order order) {
     case Schedule::Lazy:
         return order != Order::Stream;
     default:
-        return order == Order::DuringCall || (order == Order::Any && state().chooser.draw(2));
+        return order == Order::DuringCall ||
+               (order == Order::Any && state().chooser.draw(explore::Choice::ReadsSource, 2));
     }
 }
 
@@ -155,9 +156,10 @@ bool reads_now(Order order) {
 // to the first or, under the random schedule, in a random order.
 OperationPtr join(std::vector<OperationPtr> parts) {
     std::reverse(parts.begin(), parts.end());
-    if (state().settings.schedule == Schedule::Random)
+    // Under replay the draw says that a search does not know the other orders.
+    if (state().settings.schedule >= Schedule::Random)
         for (size_t i = parts.size(); i > 1; i--)
-            std::swap(parts[i - 1], parts[state().chooser.draw(i)]);
+            std::swap(parts[i - 1], parts[state().chooser.draw(explore::Choice::BatchOrder, i)]);
     auto all = std::make_shared<Operation>();
     for (const OperationPtr &part : parts) {
         all->reads.insert(all->reads.end(), part->reads.begin(), part->reads.end());
@@ -191,6 +193,10 @@ Manner in_batch(const Copy &copy) {
     return waits ? manner : Manner{manner.snapshot, false, false};
 }
 
+// Under replay, the copies of a larger batch are one operation: the time and the memory of a search
+// grow with the square of the number of streams.
+constexpr size_t most_apart = 1000;
+
 // Under replay, a search chooses when a copy with Order::Any reads its source: an operation of an
 // internal stream does so.
 bool reads_apart(const Copy &copy) {
@@ -212,7 +218,7 @@ CUresult submit_copies(Call &call, Stream &stream, const Copies &copies, bool ba
     for (const Copy &copy : copies) {
         if (!copy.transfer.bytes())
             continue;
-        if (reads_apart(copy)) {
+        if (copies.size() <= most_apart && reads_apart(copy)) {
             if (CUresult status = submit_reading(stream, copy, parts.emplace_back()))
                 return status;
             continue;
@@ -226,7 +232,7 @@ CUresult submit_copies(Call &call, Stream &stream, const Copies &copies, bool ba
         return CUDA_SUCCESS;
     OperationPtr queued;
     // Under replay, a search chooses the order of the copies.
-    bool apart = parts.size() > 1 && state().chooser.replays();
+    bool apart = parts.size() > 1 && parts.size() <= most_apart && state().chooser.replays();
     CUresult status = apart ? submit_apart(stream, std::move(parts), &queued)
                             : submit(stream, join(std::move(parts)), &queued);
     if (status)

@@ -190,6 +190,7 @@ SOFT_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
     if (CUresult status = context_status(events[1]->owner))
         return status;
     state().races.learn({first, last});
+    state().chooser.limit(explore::Limit::EventTime);
     *milliseconds =
         std::chrono::duration<float, std::milli>(last->finished - first->finished).count();
     return CUDA_SUCCESS;

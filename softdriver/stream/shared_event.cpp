@@ -310,6 +310,7 @@ SOFT_API(cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent given), (handl
         return status;
     if (!event->shared || !event->shared->write_handle(*handle))
         return CUDA_ERROR_INVALID_HANDLE;
+    state().chooser.limit(explore::Limit::Shared);
     return CUDA_SUCCESS;
 }
 
@@ -321,6 +322,7 @@ SOFT_API(cuIpcOpenEventHandle, (CUevent * handle, CUipcEventHandle given), (hand
         return status;
     EventPtr event = create_event(call.context, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
     event->shared = std::move(shared);
+    state().chooser.limit(explore::Limit::Shared);
     *handle = event->handle;
     return CUDA_SUCCESS;
 }

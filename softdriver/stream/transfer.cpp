@@ -169,7 +169,7 @@ Manner manner_of(const Transfer &transfer) {
     const End &target = transfer.target, &source = transfer.source;
     bool small = transfer.bytes() <= snapshot_limit;
     if (small && state().settings.schedule == Schedule::Random)
-        small = state().chooser.draw(2);
+        small = state().chooser.draw(explore::Choice::SmallSource, 2);
     bool host_to_host = target.on_host() && source.on_host();
     bool snapshot = source.side == Side::Pageable && !host_to_host && small;
     bool promised = target.side == Side::Pageable || host_to_host;

@@ -10,6 +10,9 @@
 // device, because what it does between two looks commutes with all operations.
 
 namespace soft {
+
+using explore::Limit;
+
 namespace {
 
 // A kernel with more pieces is assumed to wait for work of other streams.
@@ -33,7 +36,7 @@ void Scheduler::note_thread() {
         thread_ = thread;
         early_answers_ = 0;
     } else if (thread_ != thread) {
-        chooser.stop("several threads call the driver");
+        chooser.stop(Limit::Threads);
     }
 }
 
@@ -71,7 +74,7 @@ bool Scheduler::choose_next(Lock &lock, bool host_can, const std::vector<Operati
     if (options[chosen] == explore::host)
         return true;
     early_answers_ = 0;
-    idle_since_ = {};
+    runs_again();
     const OperationPtr operation = ready[chosen - host_can];
     state().host_uses.close();
     perform(lock, operation);
@@ -97,7 +100,7 @@ void Scheduler::run_all_pieces(Lock &lock, const OperationPtr &operation) {
             return;
         }
         if (pieces == most_pieces) {
-            state().chooser.limit("a kernel runs long, or waits for other work");
+            state().chooser.limit(Limit::LongKernel);
             Outcome unknown; // as an error, so that it conflicts with all other operations
             unknown.status = CUDA_ERROR_UNKNOWN;
             state().steps.ran(*operation, &unknown);
@@ -110,7 +113,7 @@ void Scheduler::run_all_pieces(Lock &lock, const OperationPtr &operation) {
 void Scheduler::wait_for_worker(Lock &lock, const OperationPtr &operation) {
     for (long waited = 0; !operation->done(); waited += pause_between) {
         if (waited > function_after) {
-            state().chooser.stop("a host function waits for the host");
+            state().chooser.stop(Limit::FunctionWaits);
             return;
         }
         pause(lock, pause_between);
@@ -133,13 +136,14 @@ bool Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
             continue;
         }
         // Only another process, a host function or another thread can end this wait.
-        note_idle(targets);
+        note_idle(lock, targets);
         if (all_done(targets))
             continue;
         if (!blocks)
             return false;
         pause(lock, pause_between);
     }
+    runs_again();
     state().steps.waited(targets);
     open_managed();
     return true;
@@ -159,9 +163,9 @@ bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
         std::vector<OperationPtr> ready = ready_operations();
         bool polls = !done && early_answers_ >= most_early_answers && !ready.empty();
         if (!done && ready.empty())
-            note_idle(targets);
+            note_idle(lock, targets);
         if (polls)
-            chooser.limit("a program that asks again and again gets two early answers at most");
+            chooser.limit(Limit::Asks);
         if (choose_next(lock, !polls, ready))
             break;
     }
@@ -183,12 +187,12 @@ void Scheduler::use(Lock &lock, const Range &page, bool writes, const std::strin
         std::vector<OperationPtr> ready = ready_operations();
         auto is_function = [](auto &operation) { return operation->on_worker; };
         if (!functions_can && std::any_of(ready.begin(), ready.end(), is_function)) {
-            chooser.limit("host functions do not run before a use of memory by Python");
+            chooser.limit(Limit::FunctionBeforeUse);
             ready.erase(std::remove_if(ready.begin(), ready.end(), is_function), ready.end());
         }
         bool waits = polls && !ready.empty();
         if (waits)
-            chooser.stop("the program polls memory: it calls nothing until work changes it");
+            chooser.stop(Limit::Polls);
         if (choose_next(lock, !waits, ready))
             break;
         polls = false;
@@ -196,32 +200,94 @@ void Scheduler::use(Lock &lock, const Range &page, bool writes, const std::strin
     state().steps.used(page, writes, words);
 }
 
-// Called when the host waits, or asks, for work, and none can run. If this lasts, either says so,
-// or lets the wait fail.
-void Scheduler::note_idle(const std::vector<OperationPtr> &targets) {
+void Scheduler::runs_again() {
+    idle_since_ = {};
+    if (!state().chooser.run().wait.empty())
+        tell_wait("");
+}
+
+// Called when the host waits, or asks, for work, and none can run. If this lasts, says so, or lets
+// the wait fail. Releases the lock while the client names the work.
+void Scheduler::note_idle(Lock &lock, const std::vector<OperationPtr> &targets) {
     Clock::time_point now = Clock::now();
     if (idle_since_ == Clock::time_point()) {
         idle_since_ = now;
         return;
     }
-    if (now - idle_since_ < idle_after)
+    explore::Chooser &chooser = state().chooser;
+    std::chrono::milliseconds most(state().settings.milliseconds);
+    bool late = most.count() && now - idle_since_ > most && chooser.run().failure.empty();
+    if (now - idle_since_ < idle_after || (!chooser.run().wait.empty() && !late))
         return;
-    if (!never_ends()) {
-        state().chooser.limit("a wait did not end");
+    const std::string words = words_for_wait(lock);
+    if (all_done(targets) || !ready_operations().empty())
         return;
-    }
-    state().chooser.fail("deadlock: the host waits for work that waits for a value in memory, and "
-                         "nothing is left that could write this value");
+    tell_wait(words);
+    bool never = never_ends();
+    if (!never)
+        chooser.limit(Limit::Wait);
+    if (!never && !late)
+        return;
+    chooser.fail(never ? text_of_deadlock(words)
+                       : "a wait did not end within " + std::to_string(most.count()) +
+                             " ms: " + words);
     // The call returns an error, so that the program ends.
     for (const OperationPtr &target : targets)
         if (!target->done())
             lose_device(*target->stream->owner->device, CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 
+std::string Scheduler::text_of_deadlock(const std::string &words) const {
+    std::string text = "deadlock: the host waits for work that waits for a value in memory, and "
+                       "nothing is left that could write this value: " +
+                       words;
+    if (host_could_write())
+        text += ". (The host can write this memory, too. If another thread does so without a call "
+                "of the driver, and only after more than a second, this is no deadlock.)";
+    return text;
+}
+
+// Returns the call in which the host waits, and the operations for which it waits.
+std::string Scheduler::words_for_wait(Lock &lock) {
+    std::vector<OperationPtr> first;
+    for (const Stream *stream : busy_)
+        if (stream->queue.front()->number <= stream->required)
+            first.push_back(stream->queue.front());
+    std::string words;
+    for (const OperationPtr &operation : first) {
+        bool waits = operation->progress == Progress::Queued && !operation->condition;
+        if (waits) // for the others
+            continue;
+        bool function = operation->on_worker, value = operation->synchronizes;
+        words += (words.empty() ? "" : "; ") + state().steps.describe(lock, *operation);
+        words += function ? " (the function has not returned)"
+                 : value  ? " (the value is not there)"
+                          : "";
+    }
+    std::string call = info(thread_state().function).symbol;
+    lock.unlock();
+    std::string line = python_line(true);
+    acquire(lock);
+    return call + (line.empty() ? "" : " at " + line) + " waits for " +
+           (words.empty() ? "work" : words);
+}
+
+// Returns whether the program can write a value for which a stream waits without a driver call.
+bool Scheduler::host_could_write() const {
+    return std::any_of(busy_.begin(), busy_.end(), [](const Stream *stream) {
+        const Operation &first = *stream->queue.front();
+        if (!first.condition || first.reads.empty())
+            return false;
+        const Allocation *memory = find_reserved(first.reads.front().begin, 1);
+        return memory && !memory->on_device();
+    });
+}
+
 // If no operation can run now, returns whether the wait can never end: the streams wait for values
 // in memory, which only this thread could write.
 bool Scheduler::never_ends() const {
-    if (state().chooser.run().stopped)
+    const explore::Run &run = state().chooser.run();
+    if (run.stopped || run.limits.count(text_of(Limit::Shared)))
         return false;
     bool any = false;
     for (const Stream *stream : busy_) {

@@ -6,6 +6,9 @@
 #include <algorithm>
 
 namespace soft {
+
+using explore::Choice;
+
 namespace {
 
 // The number of warp instructions in a piece, which take some 100 microseconds. If nothing else can
@@ -93,7 +96,8 @@ OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
         if (!ready(*first))
             continue;
         candidates++;
-        if (random ? state().chooser.draw(candidates) == 0 : !best || first->turn < best->turn)
+        if (random ? state().chooser.draw(Choice::NextOperation, candidates) == 0
+                   : !best || first->turn < best->turn)
             best = first;
     }
     several_ = candidates > 1;
@@ -114,7 +118,9 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
 uint64_t Scheduler::piece_length() const {
     switch (state().settings.schedule) {
     case Schedule::Random:
-        return 1 + state().chooser.draw(usual_piece >> state().chooser.draw(8));
+        return 1 +
+               state().chooser.draw(Choice::PieceLength,
+                                    usual_piece >> state().chooser.draw(Choice::PieceLength, 8));
     case Schedule::Eager:
         return several_ ? usual_piece : longest_piece;
     default:
@@ -311,7 +317,7 @@ bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &
     if (in_callback)
         return false;
     if (patience == 0)
-        patience = 2 + static_cast<int>(state().chooser.draw(4));
+        patience = 2 + static_cast<int>(state().chooser.draw(Choice::Patience, 4));
     if (patience > 1) {
         patience--;
         return false;
@@ -320,7 +326,7 @@ bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &
 }
 
 void Scheduler::step(Lock &lock) {
-    for (uint64_t count = state().chooser.draw(4); count > 0; count--) {
+    for (uint64_t count = state().chooser.draw(Choice::StepsOfCall, 4); count > 0; count--) {
         OperationPtr next = pick(Reach::Everything, false);
         if (!next)
             return;

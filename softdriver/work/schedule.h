@@ -57,8 +57,12 @@ class Scheduler {
     bool choose_next(Lock &lock, bool host_can, const std::vector<OperationPtr> &ready);
     void run_all_pieces(Lock &lock, const OperationPtr &operation);
     void wait_for_worker(Lock &lock, const OperationPtr &operation);
-    void note_idle(const std::vector<OperationPtr> &targets);
+    void note_idle(Lock &lock, const std::vector<OperationPtr> &targets);
+    void runs_again();
+    std::string words_for_wait(Lock &lock);
     bool never_ends() const;
+    bool host_could_write() const;
+    std::string text_of_deadlock(const std::string &words) const;
     void note_thread();
 
     OperationPtr pick(Reach reach, bool for_worker);

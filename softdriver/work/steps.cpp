@@ -22,11 +22,8 @@ void note_unseen(const Operation &operation, const std::vector<Range> &used) {
         const Allocation *memory = find_reserved(range.begin, 1);
         if (!memory || memory->on_device() || (watching && state().host_uses.sees(*memory)))
             continue;
-        state().chooser.limit(
-            watching ? "early uses by the host are not seen of memory that the program has "
-                       "registered, or that other processes share"
-                     : "early uses of page-locked and managed memory by the host are not seen if "
-                       "cudadrv and another library use the driver in one process");
+        state().chooser.limit(watching ? explore::Limit::UnseenUse
+                                       : explore::Limit::UnseenByCudadrv);
     }
 }
 
@@ -204,6 +201,19 @@ void Steps::add_order(List &after, const Operation &operation) const {
             after.push_back(wait->step - 1);
 }
 
+std::string Steps::describe(Lock &lock, const Operation &operation) const {
+    Step step;
+    step.name = race_name(operation);
+    step.stream = place_of(*operation.stream);
+    std::string words = words_for(step, operation.place);
+    RaceLabel label = operation.label;
+    cudadrvSoftWords client = state().words;
+    lock.unlock();
+    name_operation(client, label, words);
+    acquire(lock);
+    return words.empty() ? step.name + " on " + step.stream : words;
+}
+
 explore::Step Steps::step_of(const Operation &operation) const {
     Step step;
     step.actor = actor_of(operation);
@@ -315,8 +325,8 @@ void Steps::look(Step step) {
     add_ordered(step.after, known_);
     size_t index = state().chooser.made(std::move(step));
     looks_ = index + 1;
-    // Finding the line takes longer than many runs, so the runs of a search do not look for it.
-    bool placed = places() || (!state().planned && !in_callback);
+    // Finding the line takes longer than many runs, so not all searches look for it.
+    bool placed = places() || ((!state().planned || state().places_looks) && !in_callback);
     if (in_call && placed && !state().chooser.run().stopped)
         unplaced_looks_.push_back(index);
 }

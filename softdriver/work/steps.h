@@ -44,6 +44,8 @@ class Steps {
     void asked(const std::vector<OperationPtr> &operations);
     // Records that the host goes on to use a page, which work in flight uses, too.
     void used(const Range &page, bool writes, const std::string &words);
+    // Returns what the operation is, with its line. Releases the lock while the client answers.
+    std::string describe(Lock &lock, const Operation &operation) const;
     // Returns whether the host knows by its waits and queries that the operation is done.
     bool knows(const Operation &operation) const;
     // Called when a wait or a query has told the host that what is ordered before an operation is

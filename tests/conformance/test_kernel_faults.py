@@ -170,6 +170,15 @@ def test_a_kernel_without_an_end_is_ended(lost, software):
     assert "100000" in software.fault_text()
 
 
+def test_a_kernel_that_takes_too_long_is_ended(lost, software):
+    software.configure("milliseconds=200")
+    try:
+        assert fault(lost, "forever") == LAUNCH_TIMEOUT
+        assert "kernel 'forever' did not end within 200 ms" in software.fault_text()
+    finally:
+        software.configure("milliseconds=0")
+
+
 def test_what_is_behind_a_fault_does_not_run(lost):
     stream, target = lost.stream(), lost.host(16)
     stop = lost.function(lost.kernels, "stop")

@@ -144,6 +144,22 @@ def test_many_operations(cuda_device, count):
     assert found.limits == (() if count < 4000 else ("the test has more than 4000 steps",))
 
 
+@pytest.mark.parametrize("count", [1000, 20_000])
+def test_a_batch_of_many_copies(cuda_device, count):
+    """Each copy of a smaller one is an operation of its own stream."""
+    source, target = (cu.DeviceBuffer.zeros(count, "u1", pooled=False) for _ in range(2))
+    pairs = list(zip(target.chunks(1), source.chunks(1), strict=True))
+
+    def program():
+        with cu.Stream() as stream:
+            cu.copy_batch(pairs, stream).wait()
+
+    found = explore(program, lambda _: Verdict.PASSED)
+    assert found.runs == 1
+    many = "the driver has made a choice that is not in the script"
+    assert found.limits == ((many,) if count > 1000 else ())
+
+
 def test_time(cuda_device):
     calls = Calls([("fill", n % 3, 0, n) for n in range(9)])
 
@@ -194,4 +210,7 @@ value = view[1]
 wait()
 """
     done = explored(tmp_path, code)
-    assert "the system does not split this memory into so many pieces" in done.stderr
+    assert (
+        "uses of page-locked memory by the host are not seen, because the system does not split"
+        " this memory into so many pieces"
+    ) in done.stderr

@@ -232,7 +232,7 @@ def test_starts_clean(cuda_device, cuda_schedule):
         "concurrent_managed": "1", "races": "record", "instructions": "4000000000",
         "kernel_faults": "print", "threads": "auto", "free_waits": "schedule", "driver": "13.0",
         "capability": "9.0", "shared_rounding": "1", "checks": "off", "hazards": "record",
-        "benign": "0",
+        "benign": "0", "milliseconds": "0",
     }
     cu.DeviceBuffer(8)
 """
