@@ -1,4 +1,4 @@
-"""What exploring costs: orders a second, and runs until a forgotten wait is found.
+"""What exploring costs: orders a second, memory, and runs until a forgotten wait is found.
 
     python benchmarks/explore.py [--seeds N]
 
@@ -7,8 +7,10 @@ It needs the software driver. The programs call the driver's functions through c
 
 import argparse
 import ctypes
+import os
 import statistics
 import time
+from pathlib import Path
 
 import cudadrv as cu
 from cudadrv import testing
@@ -103,6 +105,27 @@ def two_copies(pipeline: Pipeline) -> bool:
     return True
 
 
+def fills(pipeline: Pipeline, count: int) -> bool:
+    """The same with several fills on each stream, and so many orders."""
+    with cu.Device(0):
+        streams = [pipeline.make("cuStreamCreate", NON_BLOCKING) for _ in range(2)]
+        memory = pipeline.allocate(1)
+        for value in range(count):
+            for number, stream in enumerate(streams):
+                pipeline.call("cuMemsetD8Async", memory, 2 * value + number, BYTES, stream)
+        for stream in streams:
+            pipeline.call("cuStreamSynchronize", stream)
+            pipeline.call("cuStreamDestroy_v2", stream)
+        pipeline.call("cuMemFree_v2", memory)
+    return True
+
+
+def memory_mb() -> float:
+    """Return the memory of this process that is in use now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def judge(right: bool) -> Verdict:
     return Verdict.PASSED if right else Verdict.FAILED
 
@@ -151,6 +174,14 @@ def main() -> None:
         runs += 3  # the first run, and then one run of each order
     rate = runs / (time.process_time() - start)
     print(f"\ntwo fills on two streams: {rate:.0f} orders a CPU second")
+    for count in (2, 4, 5, 6, 7):
+        start, before = time.process_time(), memory_mb()
+        orders = explore(lambda count=count: fills(pipeline, count), judge).runs
+        seconds, grown = time.process_time() - start, memory_mb() - before
+        print(
+            f"{2 * count} fills: {orders} orders in {seconds:.2f} s of processor time,"
+            f" {grown:.1f} MB more memory"
+        )
 
 
 if __name__ == "__main__":
