@@ -58,6 +58,7 @@ METAVARS = {
     "script": "SCRIPT",
     "explore": "MAX,SECONDS",
     "svg": "FOLDER",
+    "json": "FILE",
 }
 MOST_NAMES = 10  # how many tests that lost the device are listed
 
@@ -81,6 +82,7 @@ class Choice(NamedTuple):
     script: str
     limits: tuple[int, float]  # of exploring a test: schedules, and seconds
     svg: Path | None  # the folder for pictures of tests that exploring has found to fail
+    json: Path | None  # the file for what exploring has found
     stated: bool  # one of the options or settings about the driver was given
 
     def describe(self) -> str:
@@ -123,6 +125,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "seconds, such as 10000,60 (the default)",
         "svg": "folder for a picture of each test that exploring has found to fail: a run, and the "
         "missing wait as an arrow",
+        "json": "file for what exploring has found, for each test, as JSON",
         "seed": "a number, or random for another one in each run; of the software driver; "
         "default: 1",
         "checks": f"checks inside kernels: {CHECKS_TEXT}; of the software driver; default: off",
@@ -266,6 +269,7 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         script or "x",
         limits,
         _folder(asked("svg")),
+        _file(asked("json")),
         bool(driver or schedule or seed or report or isolate or checks),
     )
 
@@ -290,6 +294,17 @@ def _folder(name: str | None) -> Path | None:
         Path(name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise pytest.UsageError(f"--cuda-svg (or cuda_svg) {name}: {error.strerror}") from None
+    return Path(name).absolute()
+
+
+def _file(name: str | None) -> Path | None:
+    """Make the file for what exploring finds, before the tests run."""
+    if name is None:
+        return None
+    try:
+        Path(name).touch()
+    except OSError as error:
+        raise pytest.UsageError(f"--cuda-json (or cuda_json) {name}: {error.strerror}") from None
     return Path(name).absolute()
 
 
@@ -664,7 +679,8 @@ def _replay(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Test
     from cudadrv._explore_pytest import replay_item
 
     _use(item.config)
-    return replay_item(item, nextitem, item.config.stash[CHOICE].script)
+    choice = item.config.stash[CHOICE]
+    return replay_item(item, nextitem, choice.script, choice.limits[1])
 
 
 def _add_findings(report: pytest.TestReport) -> None:
@@ -760,7 +776,9 @@ def pytest_runtest_makereport(
 def _again(item: pytest.Item, schedule: str, script: str | None = None) -> str:
     """Return a line that runs a test once more in the same way."""
     choice = item.config.stash[CHOICE]
+    hashes = os.environ.get("PYTHONHASHSEED", "")
     again = [
+        *([f"PYTHONHASHSEED={hashes}"] if hashes.isdigit() else []),
         "pytest",
         _name_from_here(item),
         f"--cuda-driver={choice.driver}",
@@ -800,6 +818,7 @@ def _sum_up_schedules(terminalreporter: pytest.TerminalReporter) -> None:
     """Say of how many tests every schedule has run, and list the others."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     found = {r.nodeid: r.cuda_explored for r in reports if hasattr(r, "cuda_explored")}
+    _write_found(terminalreporter.config.stash[CHOICE].json, found)
     if not found and not terminalreporter.config.stash.get(GIVEN, 0):
         return
     terminalreporter.section("cudadrv: schedules")
@@ -817,6 +836,19 @@ def _sum_up_schedules(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"  {name}: {each['summary']}")
     if len(others) > MOST_NAMES:
         terminalreporter.line(f"  and {len(others) - MOST_NAMES} more")
+
+
+def _write_found(file: Path | None, found: dict[str, dict[str, Any]]) -> None:
+    """Write what exploring has found to the file of --cuda-json."""
+    if file is None:
+        return
+    import json
+
+    tests = [
+        {"test": name, "schedules": each["runs"], **{k: v for k, v in each.items() if k != "runs"}}
+        for name, each in found.items()
+    ]
+    file.write_text(json.dumps({"tests": tests}, indent=1) + "\n", encoding="utf-8")
 
 
 def _list_lost_devices(terminalreporter: pytest.TerminalReporter) -> None:

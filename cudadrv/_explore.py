@@ -20,8 +20,10 @@ from cudadrv._observe import observations
 
 Value = TypeVar("Value")
 
+HOST_LINES = 2  # a bit of cudadrvSoftExploreStart
 MOST_RUNS = 10_000
 MOST_SECONDS = 60.0
+LEAST_RUNS = 10  # a failure is made shorter only if there is time for so many runs
 MOST_REPLAYS = 200  # how many runs may be spent on making the script of a failure shorter
 TOO_MANY_RUNS = "there are more than {} orders"
 TOO_LONG = "it took more than {:g} s"
@@ -30,6 +32,10 @@ INTERRUPTED = "it was interrupted"
 
 class NotRepeatableError(RuntimeError):
     """A test did something else in a second run with the same choices."""
+
+
+class FirstRunInterrupted(KeyboardInterrupt):
+    """Ctrl-C, before any run has ended. Its text says what the host waited for."""
 
 
 class Step(NamedTuple):
@@ -66,7 +72,8 @@ class Failure(Generic[Value]):
     passed.
 
     ``verdict`` is RACED if there was a data race, and the result was right in all runs. ``cause``
-    is what the driver says about the run: a wait that never ends, or nothing.
+    is what the driver says about the run: a wait that never ends, or nothing. ``always`` is true if
+    no run has passed.
     """
 
     script: str
@@ -75,6 +82,7 @@ class Failure(Generic[Value]):
     passing: list[Step] | None
     verdict: Verdict = Verdict.FAILED
     cause: str = ""
+    always: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class Explored(Generic[Value]):
 
     @property
     def interrupted(self) -> bool:
-        return INTERRUPTED in self.limits
+        return any(limit.startswith(INTERRUPTED) for limit in self.limits)
 
     @property
     def complete(self) -> bool:
@@ -104,9 +112,10 @@ class Explored(Generic[Value]):
         if self.failure is None:
             return orders + limits
         if self.failure.verdict == Verdict.RACED:
-            return f"{orders}{limits}; the results are right, but there is a data race"
-        some = ", and one of them fails"
-        return orders + (": all fail" if self.failure.passing is None else some)
+            return f"{orders}{limits}; the results are right, but there is a data race or a hazard"
+        if not self.failure.always:
+            return orders + ", and one of them fails"
+        return orders + (": all fail" if self.complete else f"{limits}; all that ran fail")
 
     def why(self) -> str:
         return "; ".join(self.limits)
@@ -156,17 +165,22 @@ class Runner(Protocol[Value]):
     def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Value]:
         """Run with the search's plan, with a script, or with random choices from a seed."""
 
+    def wait(self) -> str:
+        """Return what the host waits for in the present run while nothing can run, or ""."""
+
 
 class InProcess(Generic[Value]):
     """Calls a function."""
 
-    def __init__(self, function: Callable[[], Value], judge: Callable[[Value], Verdict]) -> None:
+    def __init__(
+        self, function: Callable[[], Value], judge: Callable[[Value], Verdict], *, lines: bool
+    ) -> None:
         self.driver = _library()
-        self.function, self.judge = function, judge
+        self.function, self.judge, self.lines = function, judge, lines
 
     def start(self) -> None:
         observations.start()
-        self.driver.cudadrvSoftExploreStart(0)
+        self.driver.cudadrvSoftExploreStart(HOST_LINES if self.lines else 0)
 
     def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Value]:
         gc.collect(0)  # also frees cycles that the last run has dropped
@@ -176,6 +190,9 @@ class InProcess(Generic[Value]):
         value = self.function()
         made = steps() if keeps_steps or self.judge(value) else []
         return Ran(value, made, json.loads(self.driver.cudadrvSoftExploreEnd()))
+
+    def wait(self) -> str:
+        return str(json.loads(self.driver.cudadrvSoftRun())["wait"])
 
 
 class Search(Generic[Value]):
@@ -197,6 +214,7 @@ class Search(Generic[Value]):
         self.most_runs = most_runs
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds
+        self.took = 0.0  # how long the last run took
         self.limits: set[str] = set()
 
     def explore(self, *, warms_up: bool) -> Explored[Value]:
@@ -204,12 +222,17 @@ class Search(Generic[Value]):
 
         If Ctrl-C interrupts this, returns what was found until then.
         """
-        self.runner.start()
-        first = self.run()
+        first = None
         try:
+            self.runner.start()
+            first = self.run()
             return self.explored_from(first, warms_up)
         except KeyboardInterrupt:
-            self.limits.add(INTERRUPTED)
+            wait = self.runner.wait()
+            interrupted = INTERRUPTED + (f" while {wait}" if wait else "")
+            if first is None:
+                raise FirstRunInterrupted(f"no schedule has ended: {interrupted}") from None
+            self.limits.add(interrupted)
             failure = None if self.failing is None else failure_in(self.failing)
             return self.explored(first.value, self.found or first.ended, failure)
 
@@ -233,7 +256,9 @@ class Search(Generic[Value]):
     def run(
         self, script: str | None = None, *, seed: int = 0, keeps_steps: bool = False
     ) -> Ran[Value]:
+        start = time.monotonic()
         ran = self.runner.run(script, seed, keeps_steps)
+        self.took = time.monotonic() - start
         if script is None and not seed:
             self.found = ran.ended
         if self.has_failed(ran):
@@ -260,7 +285,7 @@ class Search(Generic[Value]):
             last = self.run(keeps_steps=True)
             self.refuse_misfit(last.ended)
         passing = None if self.has_failed(last) else last.steps
-        failure = failure_in(first, passing, "x")
+        failure = failure_in(first, passing, "x", always=passing is None)
         return self.explored(first.value, last.ended, failure)
 
     def explored(
@@ -287,11 +312,16 @@ class Search(Generic[Value]):
                 " of sets"
             )
 
+    def is_quick(self) -> bool:
+        """Whether there is time for more runs: not if a kernel was ended because it took long."""
+        return self.took * LEAST_RUNS < self.seconds
+
     def shortened(self, failing: Ran[Value]) -> Failure[Value]:
         """Drop choices from a failing run until no choice can be dropped."""
         choices, passing = choices_of(failing.ended["script"]), None
         position, replays = len(choices), 0
-        while position and replays < MOST_REPLAYS:
+        self.deadline = time.monotonic() + self.seconds
+        while position and replays < MOST_REPLAYS and self.has_time() and self.is_quick():
             position -= 1
             if not choices[position]:
                 continue
@@ -304,15 +334,27 @@ class Search(Generic[Value]):
                     position = min(position, len(choices))
                     break
                 passing = tried.steps
+        if not self.is_quick():
+            return failure_in(failing, passing, script_of(choices))
         named = self.run(script_of(choices), keeps_steps=True)  # has the lines of the host's steps
         return failure_in(named if self.has_failed(named) else failing, passing, script_of(choices))
 
 
 def failure_in(
-    ran: Ran[Value], passing: list[Step] | None = None, script: str | None = None
+    ran: Ran[Value],
+    passing: list[Step] | None = None,
+    script: str | None = None,
+    *,
+    always: bool = False,
 ) -> Failure[Value]:
     script = ran.ended["script"] if script is None else script
-    return Failure(script, ran.value, ran.steps, passing, cause=ran.ended["failure"])
+    cause = ran.ended["failure"]
+    return Failure(script, ran.value, ran.steps, passing, cause=cause, always=always)
+
+
+def most_milliseconds(seconds: float) -> int:
+    """Return how long a kernel may run: an endless one leaves time to find a run that passes."""
+    return max(1, round(seconds * 1000 / 2))
 
 
 def choices_of(script: str) -> list[int]:
@@ -356,6 +398,7 @@ def explore(
     seconds: float = MOST_SECONDS,
     saves: bool = True,
     seed: int = 0,
+    lines: bool = False,
 ) -> Explored[Value]:
     """Call ``run`` under every order of the asynchronous work that it queues, up to equivalence.
 
@@ -363,10 +406,12 @@ def explore(
     do the same in each call, apart from what depends on the order. Raises NotRepeatableError if it
     does not. Each run begins with the present bytes of all memory, or, unless ``saves``, with those
     that the first run saves. ``seed`` is the seed of the random orders that run after ``most_runs``
-    planned ones.
+    planned ones. With ``lines``, messages about a program that is not repeatable name the lines of
+    the host's steps, too, which costs some microseconds for each step.
     """
     former = testing.settings()
-    runner = InProcess(run, judge)
+    testing.configure(f"milliseconds={most_milliseconds(seconds)}")
+    runner = InProcess(run, judge, lines=lines)
     if saves:
         runner.driver.cudadrvSoftExploreSave()
     try:
@@ -375,4 +420,7 @@ def explore(
     finally:
         observations.stop()
         runner.driver.cudadrvSoftExploreStop()
-        testing.configure(f"schedule={former['schedule']},script={former.get('script', 'x')}")
+        testing.configure(
+            f"schedule={former['schedule']},script={former.get('script', 'x')}"
+            f",milliseconds={former['milliseconds']}"
+        )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import re
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +22,15 @@ from _pytest.runner import CallInfo, call_and_report
 
 from cudadrv import _explore, testing
 from cudadrv._device import any_lost
+from cudadrv._environment import SOFTWARE
 from cudadrv._explore import Verdict
 from cudadrv._explore_picture import picture_of
-from cudadrv._explore_text import told_of
+from cudadrv._explore_text import failure_as_json, told_of
 
 Reports = list[pytest.TestReport]
 EXPLORED = "cuda_explored"  # the attribute of a report with what was found, which xdist sends
 
+PROCESSES = "several processes call the driver"  # Limit::Processes of the driver
 PROGRESS_AFTER_S = 2.0
 MOST_OF_NAME = 150  # characters of a test's name in the name of its picture
 
@@ -49,21 +56,43 @@ def explore_item(
         return run()
 
     try:
-        explored = _explore.explore(
-            once, _judge, most_runs=most_runs, seconds=seconds, saves=False, seed=seed
-        )
+        with _watched_processes() as others:
+            explored = _explore.explore(
+                once,
+                _judge,
+                most_runs=most_runs,
+                seconds=seconds,
+                saves=False,
+                seed=seed,
+                lines=True,
+            )
+            if others():
+                explored = replace(explored, limits=(*explored.limits, PROCESSES))
+    except _explore.FirstRunInterrupted as error:
+        progress.interrupted(str(error))
+        _drop_work()
+        raise
     except _explore.NotRepeatableError as error:
         reports = [_failure(item, str(error))]
-        found = {"summary": "not repeatable", "complete": False, "runs": 0}
+        found = {
+            "summary": "not repeatable",
+            "complete": False,
+            "runs": 0,
+            "limits": [str(error)],
+            "failure": None,
+        }
     else:
         if explored.interrupted:
             progress.interrupted(explored.summary())
+            _drop_work()
             raise KeyboardInterrupt
         reports = explored.value if explored.failure is None else explored.failure.value
         found = {
             "summary": explored.summary(),
             "complete": explored.complete,
             "runs": explored.runs,
+            "limits": list(explored.limits),
+            "failure": explored.failure and failure_as_json(explored.failure),
         }
         if explored.failure is not None:
             _tell(reports, explored)
@@ -74,10 +103,40 @@ def explore_item(
     return reports + _end_wider_fixtures(item, nextitem)
 
 
-def replay_item(item: pytest.Item, nextitem: pytest.Item | None, script: str) -> Reports:
+@contextmanager
+def _watched_processes() -> Iterator[Callable[[], bool]]:
+    """Yield a function that says whether processes that a test has started call the driver.
+
+    The driver writes a report of each process; what they do is not explored.
+    """
+    former = os.environ.get(SOFTWARE.name)
+    asked = [item for item in (former or "").split(",") if item.startswith("report=")]
+    folder = Path(asked[-1].partition("=")[2] if asked else tempfile.mkdtemp(prefix="cudadrv-"))
+    before = {f"{os.getpid()}-", *map(_process_of, folder.glob("*.jsonl"))}
+    if not asked:
+        os.environ[SOFTWARE.name] = ",".join(filter(None, (former, f"report={folder}")))
+    try:
+        yield lambda: any(_process_of(file) not in before for file in folder.glob("*.jsonl"))
+    finally:
+        if not asked:
+            shutil.rmtree(folder, ignore_errors=True)
+            if former is None:
+                del os.environ[SOFTWARE.name]
+            else:
+                os.environ[SOFTWARE.name] = former
+
+
+def _process_of(report: Path) -> str:
+    return report.name.partition("-")[0] + "-"
+
+
+def replay_item(
+    item: pytest.Item, nextitem: pytest.Item | None, script: str, seconds: float
+) -> Reports:
     """Run a test once, for what it makes for later runs, and then again with the script."""
     run = _repeated(item)
     driver = _explore._library()
+    testing.configure(f"milliseconds={_explore.most_milliseconds(seconds)}")
     driver.cudadrvSoftExploreStart(0)
     misfit = ""
     for text in (b"x", script.encode()):
@@ -85,10 +144,20 @@ def replay_item(item: pytest.Item, nextitem: pytest.Item | None, script: str) ->
         reports = run()
         misfit = json.loads(driver.cudadrvSoftExploreEnd())["misfit"]
     driver.cudadrvSoftExploreStop()
+    testing.configure("milliseconds=0")
     if misfit:
-        why = f"the script does not fit this test: {misfit}. Has the test changed since?"
+        why = (
+            f"the script does not fit this test: {misfit}. Has the test changed since? If it uses"
+            " the order of sets, set the same PYTHONHASHSEED for both"
+        )
         reports = [_failure(item, why)]
     return reports + _end_wider_fixtures(item, nextitem)
+
+
+def _drop_work() -> None:
+    """Drop the work of an interrupted run: its fixtures would wait for it, and it may never end."""
+    if testing.pending():
+        testing.reset_device()
 
 
 def _repeated(item: pytest.Item) -> Callable[[], Reports]:

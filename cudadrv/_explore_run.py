@@ -19,17 +19,20 @@ from cudadrv._explore import (
     MOST_RUNS,
     MOST_SECONDS,
     Explored,
+    FirstRunInterrupted,
     NotRepeatableError,
     Ran,
     Search,
     Step,
     Verdict,
     declared,
+    most_milliseconds,
+    script_of,
     steps_of,
 )
 from cudadrv._explore_picture import picture_of
 from cudadrv._explore_process import Processes, TooSlowError
-from cudadrv._explore_text import told_of
+from cudadrv._explore_text import failure_as_json, told_of
 from cudadrv._library import software_path
 from cudadrv._run import (
     Place,
@@ -74,7 +77,11 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of the random orders that are tried if there are more than --max",
     )
-    parser.add_argument("--json", metavar="FILE", help="write what was found to FILE, as JSON")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write what was found to FILE, as JSON; with pytest: for each test",
+    )
     parser.add_argument(
         "--svg",
         metavar="FILE",
@@ -92,8 +99,6 @@ def explore_command(arguments: Sequence[str]) -> int:
         parser.error("--max and --seconds must be more than 0")
     if options.seed < 0:
         parser.error(f"--seed is {options.seed}, and must not be negative")
-    if _is_pytest(command) and options.json:
-        parser.error("--json is for programs: pytest reports each test on its own")
     try:
         if _is_pytest(command):
             return _explore_tests(command, options)
@@ -107,6 +112,9 @@ def explore_command(arguments: Sequence[str]) -> int:
     except (RunError, NotRepeatableError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return getattr(error, "status", FAILED)
+    except FirstRunInterrupted as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return INTERRUPTED_BY_USER
     _tell(explored, command)
     if explored.interrupted:
         return INTERRUPTED_BY_USER
@@ -125,9 +133,15 @@ def _explore_tests(command: Sequence[str], options: argparse.Namespace) -> int:
         ours += f" --cuda-seed={options.seed}"
     if options.svg:
         ours += f" --cuda-svg={shlex.quote(os.path.abspath(options.svg))}"
+    if options.json:
+        ours += f" --cuda-json={shlex.quote(os.path.abspath(options.json))}"
     environment = dict(os.environ)
     environment[ADDOPTS] = f"{environment.get(ADDOPTS, '')} {ours}".strip()
     return spawn_and_wait(command, environment)
+
+
+class RunTooSlowError(RunError):
+    """A run did not end in time, so another one would not."""
 
 
 class Result(NamedTuple):
@@ -150,10 +164,11 @@ class Programs:
     def __init__(self, command: Sequence[str], place: Place, folder: Path, seconds: float) -> None:
         self.driver = declared(ctypes.CDLL(software_path()))
         self.name, self.place, self.folder = command[0], place, folder
+        self.command = command
         self.reports = folder / "reports"
         self.reports.mkdir()
-        self.processes = Processes(command, self._environment(), folder, seconds)
         self.seconds = seconds
+        self.processes = Processes(command, self._environment(), folder, seconds)
         self.count = 0
         self.last: Ran[Result] | None = None
 
@@ -163,6 +178,7 @@ class Programs:
             for item in self.place.environment[SOFTWARE.name].split(",")
             if item.partition("=")[0] not in ("report", "schedule", "script")
         ]
+        settings.insert(0, f"milliseconds={most_milliseconds(self.seconds)}")
         return {
             **self.place.environment,
             SOFTWARE.name: ",".join(
@@ -178,13 +194,13 @@ class Programs:
 
     def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Result]:
         self.count += 1
-        for name in ("process", "others", "run"):
+        for name in ("process", "others", "run", "wait"):
             (self.folder / name).unlink(missing_ok=True)
         for report in self.reports.iterdir():
             report.unlink()
         plan = self.driver.cudadrvSoftExplorePlan(script and script.encode(), seed)
         (self.folder / "plan").write_bytes(plan)
-        result = self._result()
+        result = self._result(plan)
         try:
             text = (self.folder / "run").read_bytes()
         except FileNotFoundError:
@@ -198,13 +214,21 @@ class Programs:
         self.last = Ran(result, made, json.loads(self.driver.cudadrvSoftExploreLearn(text)))
         return self.last
 
-    def _result(self) -> Result:
+    def wait(self) -> str:
+        try:
+            return (self.folder / "wait").read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def _result(self, plan: bytes) -> Result:
         try:
             ended = self.processes.run()
         except TooSlowError:
-            raise RunError(
-                f"the command did not end within {self.seconds:g} s (--seconds): does it wait for"
-                " something that no order brings?",
+            script = script_of(list(map(int, plan.split()[1 : 1 + int(plan.split()[0])])))
+            wait = self.wait() or "does it wait for something that no order brings?"
+            raise RunTooSlowError(
+                f"the command did not end within {self.seconds:g} s"
+                f" (--seconds): {wait}\n{_again(script, self.command)}",
                 FAILED,
             ) from None
         processes = read(self.reports)
@@ -268,6 +292,8 @@ def _explored(runner: Programs, options: argparse.Namespace) -> Explored[Result]
         found = explored()
         if found.interrupted or not runner.processes.forks or runner.confirms(found):
             return found
+    except RunTooSlowError:
+        raise
     except (NotRepeatableError, RunError):
         if not runner.processes.forks:
             raise
@@ -286,12 +312,15 @@ def _tell(explored: Explored[Result], command: Sequence[str]) -> None:
     if failure is None:
         return
     reported = result.reported if failure.verdict == Verdict.RACED else []
-    again = (
-        f"again: CUDADRV_SOFTWARE=schedule=replay,script={failure.script}"
+    for line in (*reported, told_of(failure), _again(failure.script, command)):
+        print(line, file=sys.stderr)
+
+
+def _again(script: str, command: Sequence[str]) -> str:
+    return (
+        f"again: CUDADRV_SOFTWARE=schedule=replay,script={script}"
         f" python -m cudadrv run -- {shlex.join(command)}"
     )
-    for line in (*reported, told_of(failure), again):
-        print(line, file=sys.stderr)
 
 
 def _as_json(command: Sequence[str], explored: Explored[Result]) -> dict[str, Any]:
@@ -303,10 +332,9 @@ def _as_json(command: Sequence[str], explored: Explored[Result]) -> dict[str, An
         "limits": list(explored.limits),
         "failure": failure
         and {
-            "script": failure.script,
+            **failure_as_json(failure),
             "exit_status": failure.value.status,
             "output": failure.value.output,
             "reported": failure.value.reported,
-            "steps": [step._asdict() for step in failure.steps],
         },
     }

@@ -29,6 +29,24 @@ def told_of(failure: Failure[Any]) -> str:
     return "\n".join([*parts, *lanes(failure.steps, pair)])
 
 
+def failure_as_json(failure: Failure[Any]) -> dict[str, Any]:
+    """Return the failure for a file, with the steps that lanes() draws.
+
+    ``missing`` has the indices of the steps of which the order matters.
+    """
+    pair, steps = missing_order(failure), failure.steps
+    shown = shown_of(steps, pair)
+    return {
+        "script": failure.script,
+        "told": told_of(failure),
+        "missing": pair and [shown.index(at) for at in pair],
+        "steps": [
+            {"actor": steps[at].actor, "stream": title_of(steps[at]), "what": words_for(steps[at])}
+            for at in shown
+        ],
+    }
+
+
 def missing_order(failure: Failure[Any]) -> Pair | None:
     """Find two conflicting, unordered steps whose order made the difference between failure and
     success.

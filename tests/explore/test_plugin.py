@@ -13,45 +13,12 @@ from xml.etree import ElementTree
 import pytest
 from limits import PATIENCE
 
+from tests.explore.race import RACE
+
 ROOT = Path(__file__).resolve().parents[2]
 pytest_plugins = ["pytester"]
 # The processes that the tests start choose their schedules.
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
-
-RACE = """
-import numpy as np
-import pytest
-import cudadrv as cu
-
-def both(values):
-    one, other = cu.Stream(name="one"), cu.Stream(name="other")
-    buffer = cu.DeviceBuffer.zeros(4, "u1", name="buffer")
-    with cu.ordering("unchecked"):
-        for stream, value in zip((one, other), values):
-            buffer.fill_async(value, stream)
-    one.synchronize()
-    other.synchronize()
-    found = np.empty(4, "u1")
-    buffer.copy_to(found)
-    return found[0]
-"""
-
-
-@pytest.fixture
-def run(pytester, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "PYTEST_CUDADRV_LIBCUDA"):
-        monkeypatch.delenv(name, raising=False)
-
-    def run(text, *options):
-        pytester.makepyfile(RACE + text)
-        return pytester.runpytest_subprocess(
-            *("-p", "no:benchmark", "-p", "no:cacheprovider", "-p", "pytest_cudadrv"),
-            *options,
-            timeout=PATIENCE,
-        )
-
-    return run
 
 
 def test_a_wrong_result_is_found_and_told(run):
