@@ -1,6 +1,7 @@
 """The steps of random programs that offload arrays for a block."""
 
 from library_choices import NBYTES, Choices
+from oracle import Ambiguous
 from session_arrays import Array
 
 WEIGHTS = {"offload": 3}
@@ -38,4 +39,8 @@ class OffloadChoices(Choices):
 
     def end_offloads(self):
         while self.offloads:
-            self.session.end_offload(self.offloads.pop(), raises=False)
+            block = self.offloads.pop()
+            try:
+                self.session.end_offload(block, raises=False)
+            except Ambiguous:
+                self.session.end_offload(block, raises=True)
