@@ -46,6 +46,7 @@ typedef struct things {
     CALL(cuEventRecord, (CUevent, CUstream))                                                       \
     CALL(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                         \
     CALL(cuStreamSynchronize, (CUstream))                                                          \
+    CALL(cuLaunchHostFunc, (CUstream, CUhostFn, void *))                                           \
     CALL(cuMemHostAlloc, (void **, size_t, unsigned))                                              \
     CALL(cuMemFreeHost, (void *))                                                                  \
     CALL(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream))                                       \
@@ -192,6 +193,15 @@ static CUresult h2d_and_wait(const things *t) {
     return status ? status : synchronize(t);
 }
 
+static void CUDA_CB nothing(void *argument) { (void)argument; }
+
+static CUresult host_call(const things *t) { return call_cuLaunchHostFunc(t->stream, nothing, NULL); }
+
+static CUresult call_and_wait(const things *t) {
+    CUresult status = host_call(t);
+    return status ? status : synchronize(t);
+}
+
 static CUresult locked_memory(const things *t) {
     void *host;
     CUresult status = call_cuMemHostAlloc(&host, t->large, CU_MEMHOSTALLOC_PORTABLE);
@@ -228,6 +238,8 @@ static const struct {
     {"wait", wait},
     {"synchronize", synchronize},
     {"h2d and wait", h2d_and_wait},
+    {"call", host_call},
+    {"call and wait", call_and_wait},
     {"locked memory", locked_memory},
     {"device memory", device_memory},
 };

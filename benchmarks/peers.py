@@ -52,6 +52,8 @@ def cudadrv():
         "h2d and wait": "device.copy_from_async(host, stream); stream.synchronize()",
         "launch": "kernel.launch(1, 32, 32, 2.0, device, other, stream=stream)",
         "launch prepared": "prepared.launch(stream)",
+        "call": "stream.call(nothing)",
+        "call and wait": "stream.call(nothing); stream.synchronize()",
         "locked memory": "locked(1048576)",
         "device memory": "memory(1048576)",
         "device memory on a stream": "memory(1048576, stream=stream)",
@@ -70,7 +72,7 @@ def cudadrv():
         right=other_image[:16, 512:768], left=image[:16, :256], part=pairs[1][0],
         of_part=pairs[1][1], copy_batch=cu.copy_batch, **names,
         other=other, locked=cu.LockedBuffer, memory=cu.DeviceBuffer, kernel=kernel,
-        prepared=kernel.prepare(1, 32, 32, 2.0, device, other),
+        prepared=kernel.prepare(1, 32, 32, 2.0, device, other), nothing=lambda: None,
     )  # fmt: skip
 
 
@@ -228,6 +230,8 @@ def cupy():
         "synchronize": synchronize,
         "h2d and wait": [f"{copy}; {wait}" for copy, wait in zip(h2d, synchronize, strict=True)],
         "launch": "kernel((1,), (32,), arguments, stream=stream)",
+        "call": "stream.launch_host_func(nothing, None)",
+        "call and wait": "stream.launch_host_func(nothing, None); stream.synchronize()",
         "locked memory": "pinned(1048576)",
         "device memory": "memory(1048576)",
     }
@@ -242,7 +246,7 @@ def cupy():
         first=device.ptr, second=other.ptr, s=stream.ptr, e=event.ptr, copy=runtime.memcpyAsync,
         fill=runtime.memsetAsync, record=runtime.eventRecord, wait=runtime.streamWaitEvent,
         wait_for=runtime.streamSynchronize, copy_box=runtime.memcpy2DAsync, left=left, right=right,
-        source=left.data.ptr, target=right.data.ptr,
+        source=left.data.ptr, target=right.data.ptr, nothing=lambda given: None,
     )  # fmt: skip
 
 

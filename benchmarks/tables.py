@@ -43,6 +43,8 @@ CALLS = {
     "wait": "letting a stream wait for an event",
     "synchronize": "synchronizing an idle stream",
     "h2d and wait": "4 KiB host to device, then waiting for it",
+    "call": "calling a function of the host from a stream",
+    "call and wait": "the same, then waiting for it",
     "locked memory": "cuMemHostAlloc and cuMemFreeHost of 1 MiB, or a pool",
     "device memory": "cuMemAllocAsync and cuMemFreeAsync of 1 MiB, or a pool",
     "device memory on a stream": "the same, on a stream",

@@ -4,6 +4,7 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._buffer cimport Buffer
 from cudadrv._device cimport Context
+from cudadrv._driver cimport CUdeviceptr
 from cudadrv._engine cimport own_export
 from cudadrv._stream cimport Stream
 
@@ -33,6 +34,10 @@ cdef class HostView:
     cdef object borrowed    # a Borrowed, which holds the borrow
     cdef object hidden      # an array over the memory; NumPy's views of `array` refer to this one
     cdef object array       # the view of `hidden` that __enter__ returned
+
+
+cdef HostView view_for_function(HostBuffer buffer, bint shared, CUdeviceptr first)
+cdef str end_view_of_function(HostView view, object traceback, str array)
 
 
 cdef class LockedBuffer(HostBuffer):

@@ -1,6 +1,6 @@
 """Device and Context: GPUs and their contexts."""
 
-from cudadrv._driver cimport CUcontext, CUdevice, CUresult, cudadrv_table
+from cudadrv._driver cimport CUcontext, CUdevice, CUresult, cudadrv_table, unlikely
 from cudadrv._engine cimport own_domain
 
 
@@ -59,6 +59,7 @@ cdef class Context:
     cdef object __weakref__
 
     cdef int usable(self) except -1
+    cdef int finish(self) except -1
     cdef int check(self, CUresult status) except -1 nogil
     cdef int raise_failure(self, CUresult status) except -1 with gil
 
@@ -89,9 +90,34 @@ cdef void report_end(
     CUresult status, Ending what, size_t handle, Context context, object owner) noexcept
 
 
+# What _host_function does for this module.
+cdef struct FunctionHooks:
+    int (*refuse)() except -1               # raise if the caller is a function of a stream
+    int (*raise_known)() except -1          # raise the exceptions of functions that have failed
+    int (*drop)(Context context) except -1  # drop the functions of a lost context
+
+
+# How many functions have failed whose exceptions nobody has got yet.
+cdef Py_ssize_t failed_functions
+cdef void call_functions_with(FunctionHooks hooks) noexcept
+cdef void count_failed_functions(Py_ssize_t count) noexcept
+cdef int raise_failed_functions() except -1
+
+
+cdef inline int raise_failures() except -1:
+    """Raise the exceptions of functions that streams have called and that are known to be complete.
+
+    Called at the end of each wait of the program.
+    """
+    if unlikely(failed_functions != 0):
+        raise_failed_functions()
+    return 0
+
+
 ctypedef int (*loan_ender)() except -1
 cdef void end_loans_with(loan_ender function) noexcept
 cdef int attend() except -1
+cdef int refuse_here() except -1
 
 
 cdef inline bint is_usable(Context context) noexcept:

@@ -76,6 +76,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
         CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
         CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE
         CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE
         CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT
@@ -147,6 +148,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_LIMIT_MALLOC_HEAP_SIZE
         CU_LIMIT_PERSISTING_L2_CACHE_SIZE
     ctypedef size_t (*CUoccupancyB2DSize)(int block_size)
+    ctypedef void (*CUhostFn)(void *argument) noexcept nogil
+    unsigned int CU_STREAM_WAIT_VALUE_GEQ
     ctypedef enum CUlaunchAttributeID:
         CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         CU_LAUNCH_ATTRIBUTE_PRIORITY
@@ -419,7 +422,14 @@ cdef extern from "cudadrv/driver.h" nogil:
         int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil
         int (*renew_memory)(CUdeviceptr address, size_t bytes) noexcept nogil
         void (*asks)(int purpose) noexcept nogil
+        bint (*repeats)() noexcept nogil
+        void (*uses)(unsigned long long address, size_t nbytes, int writes) noexcept nogil
     cudadrv_driver *cudadrv_table
+    enum:
+        CUDADRV_LOANS_HAVE_ENDED
+        CUDADRV_FUNCTION_RUNS
+    void cudadrv_set_attention(int bit) noexcept
+    void cudadrv_clear_attention(int bit) noexcept
 
     # library
     CUresult cuInit "cudadrv_cuInit"(unsigned int flags)
@@ -484,6 +494,10 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuStreamGetId "cudadrv_cuStreamGetId"(CUstream stream, unsigned long long *id)
     CUresult cuStreamIsCapturing "cudadrv_cuStreamIsCapturing"(
         CUstream stream, CUstreamCaptureStatus *status)
+    CUresult cuLaunchHostFunc "cudadrv_cuLaunchHostFunc"(
+        CUstream stream, CUhostFn function, void *argument)
+    CUresult cuStreamWaitValue64 "cudadrv_cuStreamWaitValue64"(
+        CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 
     # events
     CUresult cuEventCreate "cudadrv_cuEventCreate"(CUevent *event, unsigned int flags)

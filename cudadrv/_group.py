@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, SupportsIndex
 
-from cudadrv._device import Device
+from cudadrv._device import Device, raise_failures_of_functions
 from cudadrv._errors import integer
 from cudadrv._event import Event
 from cudadrv._stream import Stream
@@ -79,7 +79,7 @@ class StreamGroup:
             yield self
         except BaseException as error:
             try:
-                self.synchronize()
+                self._finish(None)
             except Exception as failure:
                 error.add_note(f"cudadrv: waiting for the group failed, too: {failure}")
             raise
@@ -104,9 +104,13 @@ class StreamGroup:
         ``timeout`` is as for `Stream.synchronize`, and applies to each stream in turn. Raises what
         `Stream.synchronize` raises, and ValueError if the group is closed.
         """
+        self._finish(timeout)
+        raise_failures_of_functions()
+
+    def _finish(self, timeout: float | None) -> None:
         self._usable()
         for stream in self._streams:
-            stream.synchronize(timeout=timeout)
+            stream._finish(timeout=timeout)
 
     @property
     def closed(self) -> bool:

@@ -10,6 +10,7 @@ from cudadrv._buffer import reap
 from cudadrv._buffers import DeviceBuffer
 from cudadrv._device import Context, Device, any_lost, unfinished_work
 from cudadrv._errors import ContextLostError
+from cudadrv._host_function import warm_up as make_words
 from cudadrv._library import driver_info
 from cudadrv._memory import live_buffers
 from cudadrv._records import LiveBuffer
@@ -87,7 +88,7 @@ def settle(device: Device) -> None:
 
 
 def _warm_up(device: Device) -> None:
-    """Make the streams and the event that a context keeps, so that no test seems to leak them."""
+    """Make what a context keeps, streams, an event and words, so that no test seems to leak it."""
     if device.context in _warm:
         return
     DeviceBuffer(1, stream=Stream())
@@ -98,6 +99,7 @@ def _warm_up(device: Device) -> None:
     with buffer.lend(Stream.legacy()):
         pass
     warm_up(device.context)
+    make_words(device.context)
     _warm.add(device.context)
 
 

@@ -22,6 +22,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         FILL
         FILL_ASYNC
         FILL_BOX
+        CALL
         ALLOCATION
         RELEASE
         LEND

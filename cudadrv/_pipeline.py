@@ -14,7 +14,7 @@ import numpy as np
 
 from cudadrv._buffer import Buffer
 from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer
-from cudadrv._device import Device
+from cudadrv._device import Device, raise_failures_of_functions
 from cudadrv._errors import ContextLostError, integer
 from cudadrv._event import Event
 from cudadrv._region import plain_array
@@ -258,7 +258,7 @@ class Pipeline:
                 self._check_target(into)
             try:
                 for stream in self._streams:  # an interrupted run may not have waited for its work
-                    stream.synchronize()
+                    stream._finish()
                 feed = self._feed(source, prepare)
                 filled = not isinstance(feed, _Parts)
                 run = _Run(self, filled, into, consume, progress)
@@ -290,13 +290,14 @@ class Pipeline:
         for stream in self._streams:
             if not stream.closed:
                 try:
-                    stream.synchronize()
+                    stream._finish()
                 except ContextLostError as error:  # nothing is in use any more; raised at the end
                     found = error if error.call != "cudadrv" else found
                 stream.close()
         self._close_buffers()
         if found is not None:
             raise found
+        raise_failures_of_functions()
 
     def _close_buffers(self) -> None:
         for lane in self._lanes:
@@ -341,7 +342,7 @@ class Pipeline:
         """Wait for all work after an error, so that every buffer can be used again."""
         for stream in self._streams:
             try:
-                stream.synchronize()
+                stream._finish()
             except Exception as failure:
                 error.add_note(f"cudadrv: waiting for the pipeline failed, too: {failure}")
 
@@ -559,7 +560,8 @@ class _Run:
             self.finish()
         seconds = time.perf_counter() - start
         whole = self.done / self.timed if self.timed else 0.0
-        copying_in, computing, copying_out = (busy * whole for busy in self.busy)
+        # No generator: without memory, Python 3.11 leaks the arguments of a function with cells.
+        copying_in, computing, copying_out = map(whole.__mul__, self.busy)
         return PipelineReport(
             *(index, self.done, seconds, feed.seconds),
             *(copying_in, computing, copying_out, self.consuming),

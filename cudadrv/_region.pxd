@@ -70,6 +70,7 @@ cdef object class_before
 cdef bint is_other_region(object given) noexcept
 
 
+cdef Region uncounted(Region region)
 cdef int shape_as(Region region, tuple sizes, tuple steps) except -1
 cdef int lay_over(Region region, object dtype, tuple sizes, tuple steps) except -1
 cdef int copy_layout(Region region, Region like) except -1

@@ -89,7 +89,7 @@ typedef struct dl_export {
 
 static dl_export *dl_ended; /* exports that their consumers have ended */
 static int dl_nowhere;
-static int *dl_attention = &dl_nowhere; /* the flag that dl_end() sets */
+static int *dl_attention = &dl_nowhere; /* dl_end() sets its first bit */
 
 static void dl_end(dl_export *export) {
     dl_export *first = __atomic_load_n(&dl_ended, __ATOMIC_RELAXED);
@@ -97,7 +97,7 @@ static void dl_end(dl_export *export) {
         export->next = first;
     } while (!__atomic_compare_exchange_n(&dl_ended, &first, export, 1, __ATOMIC_RELEASE,
                                           __ATOMIC_RELAXED));
-    __atomic_store_n(dl_attention, 1, __ATOMIC_RELEASE);
+    __atomic_or_fetch(dl_attention, 1, __ATOMIC_RELEASE); /* CUDADRV_LOANS_HAVE_ENDED */
 }
 
 static void dl_end_managed(dl_managed *managed) { dl_end(managed->context); }

@@ -24,12 +24,19 @@
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
 
+/* What a call has to look at before all else. */
+enum cudadrv_attention {
+    CUDADRV_LOANS_HAVE_ENDED = 1,
+    CUDADRV_HAS_FORKED = 2,
+    CUDADRV_FUNCTION_RUNS = 4 /* a function that a stream called: see host_functions.h */
+};
+
 typedef struct cudadrv_driver {
     /* Stores the name of a failed call, which this thread's next check() reports. */
     void (*note_failure)(const char *call);
     int loaded; /* a driver was opened, so forked children cannot use it */
     int forked; /* this process is a forked child of the process that opened the driver */
-    /* Set when the next call has to handle a fork, or loans that have ended, before all else. */
+    /* Not 0 if a call has to look at something before all else: bits of cudadrv_attention. */
     int attention;
     /* Python is finalizing. Threads that Python no longer knows may still be in the engine. */
     int ending;
@@ -45,6 +52,11 @@ typedef struct cudadrv_driver {
     /* cudadrvSoftAsks of the software driver, or NULL. It says what the thread's next queries are
      * for, because only those whose answer the program gets are choices of a schedule. */
     void (*asks)(int purpose);
+    /* cudadrvSoftRepeats of the software driver, or NULL. It says whether a run follows a script:
+     * then the functions that streams call are to run while the driver waits for them. */
+    int (*repeats)(void);
+    /* cudadrvSoftUses of the software driver, or NULL. It says which bytes such a function uses. */
+    void (*uses)(unsigned long long address, size_t bytes, int writes);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
@@ -61,7 +73,7 @@ extern CUDADRV_HIDDEN cudadrv_driver cudadrv_the_table;
 static void cudadrv_note_nothing(const char *call) { (void)call; }
 
 static cudadrv_driver cudadrv_the_table = {
-    cudadrv_note_nothing, 0, 0, 0, 0, 0, NULL, NULL, NULL,
+    cudadrv_note_nothing, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL,
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
 #include "driver_functions.h"
@@ -70,6 +82,15 @@ static cudadrv_driver cudadrv_the_table = {
 #endif
 
 #define cudadrv_table (&cudadrv_the_table)
+
+/* Sets or clears a bit of `attention`. Other threads may do so at the same time. */
+static inline void cudadrv_set_attention(int bit) {
+    __atomic_or_fetch(&cudadrv_table->attention, bit, __ATOMIC_RELEASE);
+}
+
+static inline void cudadrv_clear_attention(int bit) {
+    __atomic_and_fetch(&cudadrv_table->attention, ~bit, __ATOMIC_ACQ_REL);
+}
 
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     static inline CUresult cudadrv_##name parameters {                                             \

@@ -64,6 +64,8 @@ CUDADRV_FUNCTION(cuStreamGetPriority, 5050, (CUstream stream, int *priority), (s
 CUDADRV_FUNCTION(cuStreamGetCtx, 9020, (CUstream stream, CUcontext *context), (stream, context))
 CUDADRV_FUNCTION(cuStreamGetId, 12000, (CUstream stream, unsigned long long *id), (stream, id))
 CUDADRV_FUNCTION(cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus *status), (stream, status))
+CUDADRV_FUNCTION(cuLaunchHostFunc, 10000, (CUstream stream, CUhostFn function, void *argument), (stream, function, argument))
+CUDADRV_FUNCTION(cuStreamWaitValue64, 11070, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags), (stream, address, value, flags))
 
 /* events */
 CUDADRV_FUNCTION(cuEventCreate, 2000, (CUevent *event, unsigned int flags), (event, flags))

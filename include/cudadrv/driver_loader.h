@@ -43,7 +43,8 @@ static void cudadrv_fill_table(cudadrv_stand_in stand_in) {
 /* Runs in every forked child. If the parent has not opened a driver, the child can open one. */
 static void cudadrv_enter_child(void) {
     if (cudadrv_table->loaded) {
-        cudadrv_table->forked = cudadrv_table->attention = 1;
+        cudadrv_table->forked = 1;
+        cudadrv_set_attention(CUDADRV_HAS_FORKED);
         cudadrv_fill_table(cudadrv_not_initialized);
     }
 }
@@ -72,6 +73,8 @@ static int cudadrv_load_table(void *library) {
     *(void **)&cudadrv_table->tag_stream = dlsym(library, "cudadrvSoftTagStream");
     *(void **)&cudadrv_table->renew_memory = dlsym(library, "cudadrvSoftRenewMemory");
     *(void **)&cudadrv_table->asks = dlsym(library, "cudadrvSoftAsks");
+    *(void **)&cudadrv_table->repeats = dlsym(library, "cudadrvSoftRepeats");
+    *(void **)&cudadrv_table->uses = dlsym(library, "cudadrvSoftUses");
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     cudadrv_table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"

@@ -600,7 +600,7 @@ cdef class Buffer(Region):
         found = stream_for(stream, self.memory.context)
         if not (found is None and self.fill_on_host(item)):
             token = fill_region(FILL, self, item, blocking_stream(found, self))
-            token.wait()
+            token._finish()
 
     def fill_async(self, value, stream=None):
         """Queue a fill. Does not wait for it. Returns a Token.

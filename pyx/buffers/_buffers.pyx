@@ -43,7 +43,7 @@ from cudadrv._memory_kinds cimport LOCKED, REGISTERED, UNIFIED
 from cudadrv._names cimport ALLOCATION, TO
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_USES, OWN_WRITE, engine, own_access, own_ask_host,
-    own_conflict, own_export, own_export_close, own_export_open, own_turn,
+    own_conflict, own_export, own_export_close, own_export_open, own_lend_anyway, own_turn,
     own_turn_begins, own_turn_end,
 )
 from cudadrv._ordering cimport Nesting
@@ -51,7 +51,7 @@ from cudadrv._place cimport check_place
 from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport (
-    borrow, items_of, lay_over, of_present_size, plain_array, pointer_of,
+    aim_at, borrow, items_of, lay_over, of_present_size, plain_array, pointer_of,
 )
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
@@ -349,7 +349,7 @@ cdef class HostBuffer(Buffer):
                 return refuse_host(answer, &conflict, "export" if verb == "block" else verb,
                                    self.describe())
             for work in works:
-                work.synchronize()
+                work._finish()
         if counted:
             own_turn_end(engine, &access)
         return 0
@@ -429,7 +429,7 @@ cdef bint _copy(HostBuffer buffer, array, bint inward) except -1:
 
 cdef bint _copy_box(HostBuffer buffer, array, bint inward) except -1:
     """Like `_copy`, for a box and an array of its shape."""
-    ours = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, not inward, True), 0,
+    ours = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, not inward, "block"), 0,
                       buffer.steps)
     if inward:
         np.copyto(ours, np.asarray(array).view(buffer.dtype))
@@ -466,20 +466,25 @@ cdef object _array_over(HostBuffer buffer, bint shared, object dtype, object cop
         if copy is False:
             raise ValueError(f"the items are {buffer.dtype}: other ones need a copy")
         return buffer.to_numpy().astype(dtype)
-    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared, False), 0, buffer.steps)
+    array = np.ndarray(buffer.shape, buffer.dtype, Borrowed(buffer, shared, "export"), 0,
+                       buffer.steps)
     return array.copy() if copy else array
 
 
 @cython.final
 @cython.no_gc_clear
 cdef class Borrowed:
-    """The bytes of a buffer, borrowed by the host for as long as this object lives."""
+    """The bytes of a buffer, borrowed by the host for as long as this object lives.
 
-    def __cinit__(self, HostBuffer buffer not None, bint shared, bint block):
+    `verb` says how, as for `open_view`. None: an operation has borrowed the bytes already.
+    """
+
+    def __cinit__(self, HostBuffer buffer not None, bint shared, str verb):
         self.buffer = buffer
         self.shared = shared
-        buffer.open_view(&self.view, "read" if shared else "block" if block else "export")
-        self.open = True
+        if verb is not None:
+            buffer.open_view(&self.view, "read" if shared else verb)
+            self.open = True
         self.first = <void *><size_t>pointer_of(buffer)
 
     def __dealloc__(self):
@@ -582,33 +587,82 @@ cdef class HostView:
             raise RuntimeError("this block has been entered already; call read() or write() again")
         self.site = here()
         self.buffer.usable()
-        self.borrowed = Borrowed(self.buffer, self.shared, True)
-        self.hidden = ndarray(
-            self.buffer.shape, self.buffer.dtype, self.borrowed, 0, self.buffer.steps)
-        self.array = self.hidden.view()
+        self.borrowed = Borrowed(self.buffer, self.shared, "block")
+        _make_array(self)
         return self.array
 
     def __exit__(self, kind, exception, traceback):
         """End the borrow. The array is empty from now on."""
         if self.array is None:
             raise RuntimeError("this block is not entered, or has ended already")
-        try:
-            _empty(self, traceback)
-        finally:
-            self.array = self.hidden = None
-            borrowed, self.borrowed = self.borrowed, None
-        if Py_REFCNT(borrowed) > 1:
-            found = f"the array of the `with` block at {line_at(self.site)} is still referred to" \
-                    " by something that cannot be emptied with it\n" \
-                    "  (a memoryview, a masked array, a tensor, a running call)," \
-                    f" so {self.buffer.describe()} stays borrowed until that is gone.\n" \
-                    "  Copy what you need to keep: array.copy()"
+        borrowed = _end_array(self, traceback)
+        if borrowed is not None:
+            found = _still_referred_to(
+                self, f"the array of the `with` block at {line_at(self.site)}")
             if exception is None:
                 raise BufferExportedError(found)
             exception.add_note(f"cudadrv: {found}")
 
 
 only_made_by(HostView, "use buffer.read() or buffer.write()")
+
+
+cdef int _make_array(HostView view) except -1:
+    """Make the array over the items that `view.borrowed` has borrowed."""
+    view.hidden = ndarray(
+        view.buffer.shape, view.buffer.dtype, view.borrowed, 0, view.buffer.steps)
+    view.array = view.hidden.view()
+    return 0
+
+
+cdef Borrowed _end_array(HostView view, object traceback):
+    """End the array. Return what it has borrowed, if something can still reach the memory."""
+    try:
+        _empty(view, traceback)
+    finally:
+        view.array = view.hidden = None
+        borrowed, view.borrowed = view.borrowed, None
+    return borrowed if Py_REFCNT(borrowed) > 1 else None
+
+
+cdef str _still_referred_to(HostView view, str array):
+    return f"{array} is still referred to by something that cannot be emptied with it\n" \
+           "  (a memoryview, a masked array, a tensor, a running call)," \
+           f" so {view.buffer.describe()} stays borrowed until that is gone.\n" \
+           "  Copy what you need to keep: array.copy()"
+
+
+cdef HostView view_for_function(HostBuffer buffer, bint shared, CUdeviceptr first):
+    """Make an array for a function that a stream calls. The operation has borrowed the bytes.
+
+    `first` is the address of the first byte. The buffer itself may have no address any more: it may
+    have been closed, or given back, by an operation that is ordered after the call.
+    """
+    cdef HostView view = host_view(buffer, shared)
+    cdef Borrowed borrowed = Borrowed(buffer, shared, None)
+    borrowed.first = <void *><size_t>first
+    view.borrowed = borrowed
+    _make_array(view)
+    return view
+
+
+cdef str end_view_of_function(HostView view, object traceback, str array):
+    """End such an array. Return None, or what to tell the program: something can still reach the
+    memory, so the host borrows the bytes from now on. `array` is the array's name in messages.
+    """
+    cdef own_access access
+    cdef Borrowed borrowed = view.borrowed
+    try:
+        _end_array(view, traceback)
+    except MemoryError:     # then nothing was emptied
+        pass
+    if Py_REFCNT(borrowed) == 1:
+        return None
+    aim_at(view.buffer, &access)
+    access.mode = OWN_READ if view.shared else OWN_WRITE
+    own_lend_anyway(engine, &access, view.site, NULL, &borrowed.view)
+    borrowed.open = True
+    return _still_referred_to(view, array)
 
 
 cdef int _empty(HostView view, object traceback) except -1:
@@ -1381,7 +1435,7 @@ cdef Buffer _moved_to(Buffer buffer, object place, bint copy, object kind, objec
         context = made.memory.context
         token = move_region(made, place, blocking_stream(stream_for(found, context), made))
         if found is None:
-            token.wait()
+            token._finish()
     return made
 
 

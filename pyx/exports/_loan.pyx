@@ -24,7 +24,9 @@ from cudadrv._dlpack cimport (
     check_array, dl_device as device_of_dlpack, dl_versioned, export_capsule, export_tensor,
     keeper_of_ended, pair_of_ints,
 )
-from cudadrv._driver cimport cudadrv_table
+from cudadrv._driver cimport (
+    CUDADRV_LOANS_HAVE_ENDED, cudadrv_set_attention, cudadrv_table,
+)
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_PER_THREAD, OWN_READ,
     OWN_STAYS, OWN_STRICT, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
@@ -371,7 +373,7 @@ cdef class Loan:
                 self.entered.close()
         if self.shown is not None:
             self.shown.following, _dropped = _dropped, self.shown
-            cudadrv_table.attention = 1
+            cudadrv_set_attention(CUDADRV_LOANS_HAVE_ENDED)
 
     @property
     def stream(self):

@@ -27,7 +27,7 @@ from cudadrv._conditions cimport (
     conditional_call, is_of_other_context, new_condition, refuse_old_driver,
 )
 from cudadrv._copy_node cimport add_array_copy, add_copy
-from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
+from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, refuse_here, report_end
 from cudadrv._driver cimport (
     CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, cuGraphLaunch,
     cuGraphUpload, cudadrv_table, has_answered, in_cuGraphCreate, in_cuGraphExecDestroy,
@@ -775,7 +775,7 @@ cdef class Graph(Builder):
         """
         if self.closed or self.ended():
             return
-        refuse_if_forked()
+        refuse_here()
         if self.outer is not None:
             raise CaptureError(f"{self.label} is closed with its graph: close that one")
         self.refuse_busy()
@@ -802,7 +802,7 @@ cdef class Graph(Builder):
         return f"<Graph{name}, {state}>"
 
     cdef int usable(self) except -1:
-        refuse_if_forked()
+        refuse_here()
         if self.label is None:
             refuse_uninitialized(self)
         if self.closed or self.ended():
@@ -1416,7 +1416,7 @@ cdef class ExecutableGraph:
         """
         if self.raw is NULL:
             return
-        refuse_if_forked()
+        refuse_here()
         refuse_while_busy(self)
         _destroy_executable(self)
         own_catch_up(engine)

@@ -19,7 +19,7 @@ from libc.string cimport memcpy
 
 from cudadrv._buffers cimport DeviceBuffer, LockedBuffer, new_buffer
 from cudadrv._copy cimport blocking_stream, copy_async
-from cudadrv._device cimport Context
+from cudadrv._device cimport Context, raise_failures
 from cudadrv._driver cimport cudadrv_table
 from cudadrv._engine cimport engine, own_export_close
 from cudadrv._errors cimport only_made_by, report_text, uninitialized
@@ -27,7 +27,7 @@ from cudadrv._names cimport COPY_TO_ASYNC, OFFLOAD
 from cudadrv._region cimport is_ndarray, items_of, plain_array, pointer_of
 from cudadrv._site cimport here, place as line_at
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
-from cudadrv._token cimport Token
+from cudadrv._token cimport Token, wait_for_token
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import ContextLostError, OwnershipError
@@ -523,9 +523,9 @@ cdef class offload:
                 last = copy_async(OFFLOAD, capture.home, capture.buffer,
                                   blocking_stream(self.stream, capture.buffer), "offload")
         if self.stream is not None:
-            self.stream.synchronize()
+            self.stream._finish()
         elif last is not None:
-            last.wait()
+            last._finish()
         return _deliver(captures)
 
     cdef int _end(self) except -1:
@@ -704,21 +704,23 @@ cdef class ResultToken:
         Also raises what `Token.wait` raises. Driver functions: those of `Token.wait`.
         """
         try:
-            self.last.wait(timeout=timeout)
+            wait_for_token(self.last, timeout)
         except BaseException as error:
             self._note(error)
             raise
         self._bring_home()
+        raise_failures()
 
     def __await__(self):
         """__await__($self, /)\n--\n
         ``await token`` waits without blocking the event loop. It has the same effect as `wait`."""
         try:
-            yield from self.last.__await__()
+            yield from self.last._completion()
         except BaseException as error:
             self._note(error)
             raise
         self._bring_home()
+        raise_failures()
 
     def __repr__(self):
         state = "lost" if self.lost else "home" if self.captures is None else "not home"

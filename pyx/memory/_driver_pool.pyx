@@ -7,7 +7,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
-from cudadrv._device cimport Device, resets
+from cudadrv._device cimport Context, Device, refuse_here, resets
 from cudadrv._driver cimport (
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CU_MEM_LOCATION_TYPE_DEVICE, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
@@ -110,6 +110,7 @@ name=None)\n--\n
         self, str kind="device", place=None, *, max_bytes=None, release_threshold=0, name=None
     ):
         cdef pool_properties properties
+        refuse_here()
         if self.raw is not NULL or self.closed_at:
             raise TypeError("this DriverPool is initialized already")
         threshold = _checked_bytes(release_threshold, "release_threshold")
@@ -147,6 +148,7 @@ name=None)\n--\n
         cdef CUmemLocation location
         cdef CUmemoryPool raw = NULL
         cdef int type
+        refuse_here()
         if kind is None:
             kind = "locked" if isinstance(place, str) else "device"
         location = _choose_place(pool, kind, place)
@@ -420,7 +422,7 @@ cdef int _create(DriverPool pool, const CUmemPoolProps *properties) except -1:
     with nogil:
         status = cuMemPoolCreate(&pool.raw, properties)
     if status == CUDA_ERROR_OUT_OF_MEMORY and _unused_later:
-        (Device.current() if pool.device is None else pool.device).synchronize()
+        (<Context>(Device.current() if pool.device is None else pool.device).context).finish()
         report(_destroy_unused())
         with nogil:
             status = cuMemPoolCreate(&pool.raw, properties)

@@ -736,7 +736,7 @@ cdef Memory allocate_from(
     if nbytes:
         list_memory(memory)
         if stream is None:
-            memory.stream.synchronize()
+            memory.stream._finish()
     return memory
 
 

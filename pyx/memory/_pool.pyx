@@ -8,7 +8,7 @@ chosen pools (context variables).
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from cudadrv._device cimport RESET, Context, Kept, contexts, report_in, resets
+from cudadrv._device cimport RESET, Context, Kept, contexts, refuse_here, report_in, resets
 from cudadrv._driver cimport (
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CU_STREAM_LEGACY, CUdeviceptr, CUresult, cudadrv_table,
     this_thread,
@@ -16,7 +16,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     engine, own_guard_enter, own_guard_leave, own_memory_end, own_memory_reusable, own_stream,
 )
-from cudadrv._errors cimport only_made_by, refuse_if_forked, refuse_uninitialized
+from cudadrv._errors cimport only_made_by, refuse_uninitialized
 from cudadrv._memory_kinds cimport DEVICE, LOCKED, UNIFIED, MemoryKind
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport drain, free_unnoticed, release_later
@@ -106,7 +106,7 @@ cdef class PoolHandle:
 
     cdef int usable(self) except -1:
         """Raise if nothing can be allocated from the pool."""
-        refuse_if_forked()
+        refuse_here()
         if self.raw is not NULL and self.resets != resets:
             raise ContextLostError(CUDA_ERROR_CONTEXT_IS_DESTROYED, "cudadrv", RESET)
         if self.raw is not NULL:

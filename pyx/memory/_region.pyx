@@ -522,6 +522,18 @@ cdef int copy_layout(Region region, Region like) except -1:
     return 0
 
 
+cdef Region uncounted(Region region):
+    """Return a buffer over the same bytes that does not count as a part of the memory.
+
+    Queued work refers to it, so it is alive when the program has dropped all parts.
+    """
+    cdef Region same = region.part_over(region.start, region.count, region.dtype)
+    copy_layout(same, region)
+    same.part = region.part
+    same.move_out(0)
+    return same
+
+
 cdef int refuse_box(Region region, str what) except -1:
     """Raise ValueError for a box: `what` needs bytes in one piece."""
     if region.box is not NULL:

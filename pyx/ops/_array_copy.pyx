@@ -223,7 +223,7 @@ cdef int copy_texels_and_wait(
     check_region(source)
     found = _stream_of(target, source, stream)
     found = blocking_stream(found, target if isinstance(target, Texels) else source)
-    copy_texels_async(name, target, source, found, written, read, None).wait()
+    copy_texels_async(name, target, source, found, written, read, None)._finish()
     return 0
 
 

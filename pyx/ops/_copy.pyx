@@ -239,7 +239,7 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
     check_region(source)
     check_pair(target, source)
     found = blocking_stream(stream_of_copy(target, source, stream), device_side_of(target, source))
-    copy_async(name, target, source, found, None).wait()
+    copy_async(name, target, source, found, None)._finish()
     return 0
 
 

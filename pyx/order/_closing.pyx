@@ -313,7 +313,7 @@ cdef int make_room(Context context) except -1:
         oldest = _oldest(context.ghosts)
         if oldest is None:
             break
-        oldest.synchronize()
+        oldest._finish()
         forget_ghosts(context, None)
     return 0
 

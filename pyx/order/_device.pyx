@@ -14,13 +14,15 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdlib cimport calloc, free, malloc
 
 from cudadrv._driver cimport (
-    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+    CUDADRV_FUNCTION_RUNS, CUDADRV_LOANS_HAVE_ENDED, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CUcontext, CUdevice_attribute, CUresult, CUuuid, cuCtxCreate, cuCtxDestroy, cuCtxGetCurrent,
     cuCtxPopCurrent, cuCtxPushCurrent, cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetCount,
     cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceGetUuid, cuDevicePrimaryCtxGetState,
-    cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cudadrv_table, in_cuCtxGetStreamPriorityRange,
-    in_cuCtxSynchronize, in_cuMemGetInfo, last_failure, was_not_called,
+    cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cudadrv_clear_attention, cudadrv_table,
+    in_cuCtxGetStreamPriorityRange, in_cuCtxSynchronize, in_cuMemGetInfo, last_failure,
+    was_not_called,
 )
 from cudadrv._engine cimport (
     OWN_INTERNAL, engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot,
@@ -397,8 +399,10 @@ cdef class Context:
         Raises CudaError if the driver cannot create it.
         Driver function: cuCtxCreate.
         """
-        cdef Context context = _new_context(device)
+        cdef Context context
         cdef CUcontext popped = NULL
+        refuse_here()
+        context = _new_context(device)
         with nogil:
             context.check(cuCtxCreate(&context.raw, 0, device.raw))
             check_status(cuCtxPopCurrent(&popped))
@@ -500,6 +504,11 @@ cdef class Context:
         lost, and CaptureError during a capture of one of its streams.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
+        self.finish()
+        raise_failures()
+
+    cdef int finish(self) except -1:
+        """Like `synchronize`, but raises no exceptions of functions that streams have called."""
         cdef own_snapshot snapshot
         cdef CUresult status
         self.usable()
@@ -518,7 +527,7 @@ cdef class Context:
             own_join_host(engine, &snapshot)
         finally:
             own_snapshot_drop(engine, &snapshot)
-        after_wait()
+        return after_wait()
 
     def __enter__(self):
         """Make the context current in this thread, and the default for new objects."""
@@ -583,6 +592,7 @@ cdef class Context:
         self.lost = status
         suspects = _suspects(self.domain)
         own_domain_lose(engine, self.domain)
+        _drop_functions(self)
         listed = "  " + ("\n  ".join(suspects) or "none of cudadrv's")
         detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
         fault = fault_of(self.device.ordinal)
@@ -744,16 +754,63 @@ cdef void end_loans_with(loan_ender function) noexcept:
 
 
 cdef int attend() except -1:
-    """Raise ForkedError in a forked child, and end the loans that other libraries have given back.
+    """Raise ForkedError in a forked child, and HostFunctionError in a function of a stream.
+
+    Also ends the loans that other libraries have given back.
 
     A library may give a loan back in any thread, where only a flag is set. So `attend` runs at the
     beginning of every call: a loan that was given back before the call does not affect the call.
     """
-    refuse_if_forked()
-    if cudadrv_table.attention:
-        cudadrv_table.attention = 0
+    refuse_here()
+    if cudadrv_table.attention & CUDADRV_LOANS_HAVE_ENDED:
+        cudadrv_clear_attention(CUDADRV_LOANS_HAVE_ENDED)
         if _end_loans is not NULL:
             _end_loans()
+    return 0
+
+
+# ---- functions that streams call ----
+
+cdef FunctionHooks _functions
+_functions.drop = NULL
+failed_functions = 0
+
+
+cdef void call_functions_with(FunctionHooks hooks) noexcept:
+    """Register the functions of `_host_function`, which this module cannot import."""
+    global _functions
+    _functions = hooks
+
+
+cdef void count_failed_functions(Py_ssize_t count) noexcept:
+    global failed_functions
+    failed_functions = count
+
+
+cdef int refuse_here() except -1:
+    """Raise ForkedError in a forked child, and HostFunctionError in a function of a stream.
+
+    `attend` also ends loans, so a call that orders nothing uses this function instead.
+    """
+    refuse_if_forked()
+    if cudadrv_table.attention & CUDADRV_FUNCTION_RUNS:
+        _functions.refuse()
+    return 0
+
+
+cdef int raise_failed_functions() except -1:
+    return _functions.raise_known()
+
+
+def raise_failures_of_functions():
+    """Raise the exceptions of functions as `raise_failures` does, for modules of Python."""
+    raise_failures()
+
+
+cdef int _drop_functions(Context context) except -1:
+    """Drop the functions that the streams of a lost context would have called."""
+    if _functions.drop is not NULL:
+        _functions.drop(context)
     return 0
 
 
@@ -820,6 +877,7 @@ def forget_contexts():
         context.lost = context.lost or CUDA_ERROR_CONTEXT_IS_DESTROYED
         context.replaced = True
         own_domain_lose(engine, context.domain)
+        _drop_functions(context)
         _replaced.append(context)
     _all.references.clear()
     _primary.clear()
@@ -857,7 +915,7 @@ def _wait_for_known_work(Context context):
             _wait_for_stream(stream)
     for ghost in context.ghosts[:]:
         try:
-            ghost.synchronize()
+            ghost._finish()
         except EventNotRecordedError:  # another thread is closing the stream
             pass
     if freeing is not None:
@@ -878,7 +936,7 @@ def _wait_for_stream(stream):
         finally:
             _say_for_reuse(False)
         if not done:
-            stream.waitable().synchronize()
+            stream.waitable()._finish()
     except ValueError:  # the stream was closed meanwhile, or is another thread's default stream
         pass
 

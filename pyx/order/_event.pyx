@@ -6,7 +6,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 from cudadrv._device cimport (
-    ENDS_EVENT, Context, context_of, is_ended_later, is_usable, report_end,
+    ENDS_EVENT, Context, context_of, is_ended_later, is_usable, raise_failures, refuse_here,
+    report_end,
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT,
@@ -19,7 +20,7 @@ from cudadrv._engine cimport (
     engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
     own_snapshot_copy, own_snapshot_drop, own_snapshot_has, own_stream,
 )
-from cudadrv._errors cimport only_made_by, refuse_if_forked
+from cudadrv._errors cimport only_made_by
 from cudadrv._names cimport checked_name
 from cudadrv._site cimport place
 
@@ -301,7 +302,7 @@ cdef class Event:
         cdef CUevent handle = self.raw
         if self.closed:
             return
-        refuse_if_forked()
+        refuse_here()
         self.closing = self.unusual = True
         if not self.waiters:
             with nogil:
@@ -352,12 +353,22 @@ cdef class Event:
         """
         if not self.wait_until(deadline_of(timeout)):
             refuse_to_wait_longer(f"the work before {self.called()}", timeout)
+        raise_failures()
+
+    def _finish(self):
+        """Like `synchronize`, but raises no exceptions of functions that streams have called."""
+        self.wait_until(FOREVER)
 
     def __await__(self):
         """__await__($self, /)\n--\n
         ``await event`` waits without blocking the event loop.
 
         It has the same effect as `synchronize`."""
+        yield from self._completion()
+        raise_failures()
+
+    def _completion(self):
+        """Like `__await__`, but raises no exceptions of functions that streams have called."""
         cdef Awaited awaited = Awaited.__new__(Awaited)
         self.refuse_unrecorded("waited for")
         awaited.event = self

@@ -18,7 +18,7 @@ from cudadrv._closing cimport (
 )
 from cudadrv._device cimport (
     Alive, Context, Device, after_wait, context_of, contexts, default_context, is_alive,
-    is_primary_active,
+    is_primary_active, raise_failures,
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -331,19 +331,26 @@ cdef class Stream:
         Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery; and
         cuStreamSynchronize or cuEventSynchronize at the end, if a kernel may have printed.
         """
-        cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
-        if not self.finish(True, deadline):
-            refuse_to_wait_longer(f"the work of {self.called()}", timeout)
-        after_wait()
+        _synchronize(self, timeout)
+        raise_failures()
+
+    def _finish(self, *, timeout=None):
+        """Like `synchronize`, but raises no exceptions of functions that streams have called."""
+        _synchronize(self, timeout)
 
     def __await__(self):
         """__await__($self, /)\n--\n
         ``await stream`` waits for the work queued so far without blocking the event loop.
 
         It has the same effect as `synchronize`."""
+        yield from self._completion()
+        raise_failures()
+
+    def _completion(self):
+        """Like `__await__`, but raises no exceptions of functions that streams have called."""
         event = _end_of_work(self)
         if event is not None:
-            yield from event.__await__()
+            yield from event._completion()
         after_wait()
 
     def waitable(self):
@@ -411,6 +418,53 @@ cdef class Stream:
             event = found
         if event is not None:
             self.wait_for(event)
+
+    def call(self, function, *buffers):
+        """Queue a call of a function of the program: ``function(*arrays)``. Does not wait for it.
+
+        The function runs when all earlier work of the stream is complete, and later work of the
+        stream waits for it. It runs in a thread of cudadrv, which runs one function at a time.
+
+        Parameters
+        ----------
+        function : callable
+            Its result is not used. Inside, every call of cudadrv that uses the driver or queues
+            work raises HostFunctionError. An exception of the function is raised by the next wait
+            after which the call is known to be complete: `synchronize`, `Token.wait`, ``await``.
+            Several ones are raised as an ExceptionGroup. Later work of the stream runs all the
+            same.
+        *buffers : HostBuffer
+            Page-locked or managed buffers, borrowed like the arguments of a kernel: bare ones for
+            writing, those in ``cu.read(buffer)`` for reading. The function gets a NumPy array for
+            each, read-only for those in ``cu.read``. When the function has returned, the array is
+            empty; if something can still reach its memory, the next wait raises
+            BufferExportedError, and the buffer stays borrowed until that is gone.
+
+        Returns
+        -------
+        Token
+
+        Raises
+        ------
+        TypeError, ValueError
+            ``function`` is not callable, or is a coroutine function; an argument is a
+            `DeviceBuffer` or no buffer; a buffer is passed as ``cu.read`` and as ``cu.write``; the
+            stream is closed; or a buffer is managed, and a device lacks
+            ``concurrent_managed_access``.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            See docs/errors.md. Nothing is queued then.
+        CaptureError
+            The stream is captured.
+        CudaError
+            A driver call failed.
+
+        Driver functions: cuLaunchHostFunc, cuStreamWaitValue64; cuMemHostAlloc for the first call
+        of a context, and if more than 512 calls are unfinished.
+
+        >>> token = stream.call(numpy.sort, frames)
+        """
+        from cudadrv._host_function import call_function
+        return call_function(self, function, buffers)
 
     def close(self):
         """Destroy the stream without waiting. Queued work still runs, and keeps its borrows.
@@ -660,6 +714,27 @@ cdef class Stream:
         return 0
 
 
+cdef int _synchronize(Stream stream, object timeout) except -1:
+    """See `Stream.synchronize`. Raises no exceptions of functions that streams have called."""
+    cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
+    if not stream.finish(True, deadline):
+        refuse_to_wait_longer(f"the work of {stream.called()}", timeout)
+    return after_wait()
+
+
+@cython.final
+cdef class Completion:
+    """``await Completion(stream)`` raises no exceptions of functions that streams have called."""
+
+    cdef Stream stream
+
+    def __cinit__(self, Stream stream not None):
+        self.stream = stream
+
+    def __await__(self):
+        return self.stream._completion()
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class Scope:
@@ -697,7 +772,7 @@ cdef class Scope:
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
         try:
-            self.stream.synchronize()
+            self.stream._finish()
         except Exception as error:
             if exception is None:
                 raise
@@ -705,6 +780,8 @@ cdef class Scope:
         finally:
             self.entered -= 1
             _blocks.leave(self.stream)
+        if exception is None:
+            raise_failures()
 
     async def __aenter__(self):
         """Make the stream the current one of its context, in this task."""
@@ -715,7 +792,7 @@ cdef class Scope:
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
         try:
-            await self.stream
+            await Completion(self.stream)
         except Exception as error:
             if exception is None:
                 raise
@@ -723,6 +800,8 @@ cdef class Scope:
         finally:
             self.entered -= 1
             _blocks.leave(self.stream)
+        if exception is None:
+            raise_failures()
 
     def __repr__(self):
         return f"<Scope of {self.stream!r}>"
@@ -995,7 +1074,7 @@ cdef int _make_room_for_threads(Context context) except -1:
     make_room(context)
     if own_unfinished(engine, context.domain) > len(context.ghosts) + MOST_ENDED \
             and may_synchronize(context):
-        context.synchronize()
+        context.finish()
     return 0
 
 

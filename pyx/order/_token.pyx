@@ -9,6 +9,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from cudadrv._capture cimport Capture, GraphNode, newest_node
+from cudadrv._device cimport raise_failures
 from cudadrv._driver cimport CU_EVENT_DISABLE_TIMING, unlikely
 from cudadrv._engine cimport (
     OWN_READ, OWN_WRITE, engine, own_known, own_record_as, own_snapshot, own_snapshot_copy,
@@ -120,17 +121,24 @@ cdef class Token:
 
         Driver functions: cuEventQuery, and cuEventRecord the first time.
         """
-        cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
-        cdef Event event = event_of(self)
-        if event is not None and not event.wait_until(deadline):
-            refuse_to_wait_longer(f"{_called(self)}, queued at {self.site},", timeout)
+        wait_for_token(self, timeout)
+        raise_failures()
+
+    def _finish(self):
+        """Like `wait`, but raises no exceptions of functions that streams have called."""
+        wait_for_token(self, None)
 
     def __await__(self):
         """__await__($self, /)\n--\n
         ``await token`` waits without blocking the event loop. It has the same effect as `wait`."""
+        yield from self._completion()
+        raise_failures()
+
+    def _completion(self):
+        """Like `__await__`, but raises no exceptions of functions that streams have called."""
         event = event_of(self)
         if event is not None:
-            yield from event.__await__()
+            yield from event._completion()
 
     def __repr__(self):
         if isinstance(self.asked, GraphNode):
@@ -140,6 +148,15 @@ cdef class Token:
 
 
 only_made_by(Token, "tokens come from asynchronous methods, such as copy_from_async")
+
+
+cdef int wait_for_token(Token token, object timeout) except -1:
+    """See `Token.wait`. Raises no exceptions of functions that streams have called."""
+    cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
+    cdef Event event = event_of(token)
+    if event is not None and not event.wait_until(deadline):
+        refuse_to_wait_longer(f"{_called(token)}, queued at {token.site},", timeout)
+    return 0
 
 
 cdef str _called(Token token):

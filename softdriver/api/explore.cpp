@@ -211,3 +211,17 @@ extern "C" const char *cudadrvSoftRun(void) {
 extern "C" void cudadrvSoftAsks(int purpose) {
     asks_for = purpose == 1 ? AsksFor::End : purpose == 2 ? AsksFor::Reuse : AsksFor::Answer;
 }
+
+extern "C" void cudadrvSoftUses(unsigned long long address, size_t bytes, int writes) {
+    if (in_forked_child() || !bytes)
+        return;
+    Lock lock(state().mutex);
+    state().host_uses.used_by_function({address, bytes}, writes != 0);
+}
+
+extern "C" int cudadrvSoftRepeats(void) {
+    if (in_forked_child())
+        return 0;
+    Lock lock(state().mutex);
+    return state().chooser.replays();
+}

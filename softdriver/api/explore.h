@@ -36,3 +36,9 @@ SOFT_EXPORT const char *cudadrvSoftRun(void);
 // program wants the answer; 1: it will ask until they are done; 2: it only looks whether memory can
 // be used again. Only an answer to the first kind of query is a choice that the search explores.
 SOFT_EXPORT void cudadrvSoftAsks(int purpose);
+// Returns whether runs follow a script (schedule=replay). What a host function causes should then
+// be over when the function returns: the driver waits for that, so the run can be repeated.
+SOFT_EXPORT int cudadrvSoftRepeats(void);
+// Says that the host function that is running uses these bytes: others that use them are ordered
+// with it. May be called by any thread while the driver waits for the function.
+SOFT_EXPORT void cudadrvSoftUses(unsigned long long address, size_t bytes, int writes);

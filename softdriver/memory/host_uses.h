@@ -34,9 +34,13 @@ class HostUses {
     // rights to what this work used. The system refuses calls such as read() for pages without
     // rights, so this must not wait until the program uses the pages.
     void learned();
-    // Returns the pages that host functions have used since the last call.
+    // Returns the bytes that host functions have used since the last call.
     std::vector<Range> reads_of_function() { return std::exchange(reads_of_function_, {}); }
     std::vector<Range> writes_of_function() { return std::exchange(writes_of_function_, {}); }
+    // Called for bytes that the host function uses which is running.
+    void used_by_function(const Range &bytes, bool writes) {
+        (writes ? writes_of_function_ : reads_of_function_).push_back(bytes);
+    }
     // Called when a run begins.
     void start();
 

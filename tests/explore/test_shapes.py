@@ -112,6 +112,18 @@ def asked_once(right):
         return token.done
 
 
+def function_before_its_data(right):
+    with Streams() as s:
+        seen = []
+        s.buffer.copy_from_async(s.source, s.one)
+        s.buffer.copy_to_async(s.target, s.one)
+        if right:
+            s.other.wait(s.one.record())
+        s.other.call(lambda array: seen.append(array[0]), cu.read(s.target))
+        s.other.synchronize()
+        return seen == [1]
+
+
 SHAPES = [
     read_before_it_has_arrived,
     used_again_too_early,
@@ -119,6 +131,7 @@ SHAPES = [
     graph_before_its_input,
     freed_while_another_stream_reads,
     asked_once,
+    function_before_its_data,
 ]
 
 
@@ -194,3 +207,26 @@ def test_the_wait_that_is_enough(cuda_device):
     assert first.startswith("  copy_from_async on Stream 'one', queued at ")
     assert before == "before"
     assert second.startswith("  copy_to_async on Stream 'other', queued at ")
+
+
+def test_functions_of_two_streams(cuda_device):
+    """They run in each order, and each order can be repeated."""
+    orders = set()
+
+    def program(waits):
+        seen = []
+        with cu.Stream() as one, cu.Stream() as other:
+            one.call(lambda: seen.append("one"))
+            if waits:
+                other.wait(one)
+            other.call(lambda: seen.append("other"))
+            one.synchronize()
+            other.synchronize()
+        orders.add(tuple(seen))
+        return True
+
+    assert explore(lambda: program(False), judge).complete
+    assert orders == {("one", "other"), ("other", "one")}
+    orders.clear()
+    assert explore(lambda: program(True), judge).complete
+    assert orders == {("one", "other")}

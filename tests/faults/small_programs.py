@@ -955,6 +955,34 @@ def batches():
     assert items_of(image).reshape(10, 10)[:, 9].tolist() == list(range(10))
 
 
+@program
+def functions():
+    stream, side = cu.Stream(), cu.Stream()
+    work = cu.DeviceBuffer.from_array(numbers(100))
+    host, other = cu.LockedBuffer(100, "u4"), cu.UnifiedBuffer.zeros(100, "u4")
+    seen = []
+    host.copy_from_async(work, stream)
+    stream.call(lambda array: np.add(array, 1, out=array), host)
+    token = stream.call(lambda array: seen.append(int(array.sum())), cu.read(host[10:20]))
+    work.copy_from_async(host, stream)
+    if cu.Device(0).attribute("concurrent_managed_access"):
+        side.call(lambda array: array.fill(7), other)
+    token.wait()
+    stream.synchronize()
+    side.synchronize()
+    assert seen == [155]
+    assert items_of(work).tolist() == list(range(1, 101))
+    assert set(other.to_numpy()) <= {0, 7}
+    try:
+        stream.call(lambda array: {}[array.size], cu.read(host)).wait()
+    except KeyError:
+        pass
+    except BaseException:
+        with suppress(Exception):  # the next wait raises what the function has raised
+            stream.synchronize()
+        raise
+
+
 def kinds_and_groups():
     group = cu.StreamGroup(2)
     with cu.memory("locked"):

@@ -149,7 +149,7 @@ ARGUMENTS = """{
     "grow": [(32,)], "shrink": [(8,)], "share": [(stream,)], "accept": [()],
     "enable_access": [(peer,), (context,)], "disable_access": [(peer,), (context,)],
     "from_memory": [(bytearray(8192),)], "pitched": [((3, 4),)], "add_switch": [(1, 2)],
-    "add_while": [(1,)], "constant": [(b"abc",)],
+    "add_while": [(1,)], "constant": [(b"abc",)], "call": [(len, locked)],
 }"""
 MAY_ANSWER = """
     blocking bind can_access closed context count current device dtype from_object handle

@@ -142,6 +142,17 @@ class Fill:
 
 
 @dataclass(eq=False)
+class Invert:
+    """The effect of a function of the host that inverts the bits of a buffer."""
+
+    kind = "invert"
+
+    def __call__(self, buffer):
+        known = buffer.bytes != UNKNOWN
+        buffer.bytes[known] ^= 0xFF
+
+
+@dataclass(eq=False)
 class Add:
     """The effect of the kernel `add`.
 

@@ -35,7 +35,7 @@ class Choices:
     """The objects of a program, and random choices among them."""
 
     def __init__(self, seed):
-        self.random = random.Random(seed)
+        self.seed, self.random = seed, random.Random(seed)
         self.streams, self.events, self.tokens = [], [], []
         self.buffers, self.views, self.loans, self.raws = [], [], [], []
         self.holders, self.theirs, self.constants, self.modules = [], [], [], []

@@ -130,9 +130,9 @@ MUTATIONS = [
     ),
     (
         "a host view of a box ignores its strides",
-        "HostView.__enter__",
-        "self.borrowed, 0, self.buffer.steps)",
-        "self.borrowed)",
+        "_make_array",
+        "view.borrowed, 0, view.buffer.steps)",
+        "view.borrowed)",
     ),
     # ---- copies ----
     (
@@ -186,8 +186,8 @@ MUTATIONS = [
     (
         "results are brought home after the launch alone",
         "ResultToken.wait",
-        "            self.last.wait(timeout=timeout)\n",
-        "            self.launch.wait(timeout=timeout)\n",
+        "            wait_for_token(self.last, timeout)\n",
+        "            wait_for_token(self.launch, timeout)\n",
     ),
     (
         "overlapping parts can be copied",
@@ -236,6 +236,31 @@ MUTATIONS = [
         "_call_plain",
         "            break\n        queued[0] = True\n",
         "            break\n",
+    ),
+    (
+        "a function's buffers are not borrowed",
+        "_host_function._queue",
+        "prepare(&operation, CALL, accesses, <int>count, _queue_call, &queued)",
+        "prepare(&operation, CALL, accesses, 0, _queue_call, &queued)",
+    ),
+    (
+        "a stream does not wait for its functions",
+        "_queue_call",
+        "        if not call.slot.blocks:\n",
+        "        if False:\n",
+    ),
+    (
+        "a function's array begins where the buffer is when the function runs",
+        "view_for_function",
+        "    borrowed.first = <void *><size_t>first\n",
+        "",
+    ),
+    (
+        "an array that outlives its function does not borrow",
+        "end_view_of_function",
+        "    own_lend_anyway(engine, &access, view.site, NULL, &borrowed.view)\n"
+        "    borrowed.open = True\n",
+        "",
     ),
     # ---- policies ----
     (
@@ -314,14 +339,14 @@ MUTATIONS = [
     ),
     (
         "synchronizing a context tells the host nothing",
-        "Context.synchronize",
+        "Context.finish",
         "                self.check(status)\n            own_join_host(engine, &snapshot)",
         "                self.check(status)",
     ),
     (
         "a blocking copy does not wait",
         "_copy.copy_and_wait",
-        "copy_async(name, target, source, found, None).wait()",
+        "copy_async(name, target, source, found, None)._finish()",
         "copy_async(name, target, source, found, None)",
     ),
     (
@@ -395,9 +420,9 @@ MUTATIONS = [
     ),
     (
         "nobody looks for views that escape a block",
-        "HostView.__exit__",
-        "if Py_REFCNT(borrowed) > 1:",
-        "if Py_REFCNT(borrowed) > 2:",
+        "_end_array",
+        "return borrowed if Py_REFCNT(borrowed) > 1 else None",
+        "return borrowed if Py_REFCNT(borrowed) > 2 else None",
     ),
     # ---- lifetime ----
     (
@@ -1223,7 +1248,7 @@ MUTATIONS = [
     (
         "memory of a pool of the driver is not waited for",
         "allocate_from",
-        "            memory.stream.synchronize()\n",
+        "            memory.stream._finish()\n",
         "            pass\n",
     ),
     (
@@ -1359,20 +1384,19 @@ MUTATIONS = [
     (
         "the end of a scope does not wait",
         "Scope.__exit__",
-        "        try:\n            self.stream.synchronize()\n",
+        "        try:\n            self.stream._finish()\n",
         "        try:\n            pass\n",
     ),
     (
         "a scope that is left by an exception does not wait",
         "Scope.__exit__",
-        "        try:\n            self.stream.synchronize()\n",
-        "        try:\n            if exception is None:\n"
-        "                self.stream.synchronize()\n",
+        "        try:\n            self.stream._finish()\n",
+        "        try:\n            if exception is None:\n                self.stream._finish()\n",
     ),
     (
         "the end of an awaited scope does not wait",
         "Scope.__aexit__",
-        "            await self.stream\n",
+        "            await Completion(self.stream)\n",
         "            pass\n",
     ),
     (
@@ -1380,10 +1404,12 @@ MUTATIONS = [
         "_stream.pyx",
         '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
         ' {error}")\n        finally:\n            self.entered -= 1\n'
-        "            _blocks.leave(self.stream)\n\n    async def __aenter__",
+        "            _blocks.leave(self.stream)\n        if exception is None:\n"
+        "            raise_failures()\n\n    async def __aenter__",
         '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
         ' {error}")\n        finally:\n            self.entered -= 1\n'
-        "            exception or _blocks.leave(self.stream)\n\n    async def __aenter__",
+        "            exception or _blocks.leave(self.stream)\n        if exception is None:\n"
+        "            raise_failures()\n\n    async def __aenter__",
     ),
     (
         "the first stream of a group has all turns",
@@ -1399,14 +1425,14 @@ MUTATIONS = [
     ),
     (
         "a group waits for all streams but the last",
-        "StreamGroup.synchronize",
-        "            stream.synchronize(timeout=timeout)\n",
-        "            stream is self._streams[-1] or stream.synchronize(timeout=timeout)\n",
+        "StreamGroup._finish",
+        "            stream._finish(timeout=timeout)\n",
+        "            stream is self._streams[-1] or stream._finish(timeout=timeout)\n",
     ),
     (
         "the scope of a group does not wait after an exception",
         "StreamGroup.scope",
-        "            try:\n                self.synchronize()\n",
+        "            try:\n                self._finish(None)\n",
         "            try:\n                pass\n",
     ),
     (
@@ -1445,10 +1471,9 @@ MUTATIONS = [
     (
         "the end of a block without results does not wait",
         "offload._bring_home",
-        "        if self.stream is not None:\n            self.stream.synchronize()\n"
-        "        elif last",
+        "        if self.stream is not None:\n            self.stream._finish()\n        elif last",
         "        if self.stream is not None and last is not None:\n"
-        "            self.stream.synchronize()\n        elif last",
+        "            self.stream._finish()\n        elif last",
     ),
     (
         "the end of a block leaves its buffers open",

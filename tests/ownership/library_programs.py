@@ -8,6 +8,7 @@ import time
 import weakref
 from contextlib import contextmanager
 from functools import cache
+from random import Random
 
 import library_graphs
 import library_groups
@@ -39,7 +40,7 @@ from oracle import Ambiguous
 from pair import Disagreement  # noqa: F401
 from session import DEFAULTS, ORDERS, Failed, Thread
 from session_arrays import Array
-from session_buffers import CLASSES, is_filled
+from session_buffers import CLASSES, is_filled, relation
 from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
 
@@ -81,6 +82,7 @@ class Program(TextureChoices):
     with_contexts = 0.25  # share of the programs that have several contexts
     with_boxes = 0.4  # share of the programs whose operations use boxes
     with_textures = 0.25  # share of the programs with one context that use arrays and textures
+    with_functions = 0.2  # share of the programs whose streams call functions
     with_tickets = 0  # share of the programs that lend buffers to another process
 
     def __init__(self, seed, policy="strict", awaits=False):
@@ -174,6 +176,9 @@ class Program(TextureChoices):
             if step == "await_something" and not awaits:
                 weight = 0
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
+        # Not drawn, so that the other programs stay as they are.
+        if Random(f"functions {self.seed}").random() < self.with_functions:
+            yield "call_function", 20
 
     # ---- threads ----
 
@@ -849,6 +854,32 @@ class Program(TextureChoices):
             self.note("  and", *told, cut)
             pairs.append((target, source))
 
+    def call_function(self):
+        """Let a stream call a function with buffers of the host."""
+        hosts = [
+            buffer
+            for buffer in self.buffers
+            if isinstance(buffer.real, cu.HostBuffer) and buffer.layout is None and buffer.nbytes
+        ]
+        if not hosts or not (stream := self.maybe_stream(False, None)):
+            return
+        target, source, cut = self.pick(hosts), self.pick(hosts), None
+        told = self.buffers.index(target), self.buffers.index(source)
+        if target.closed or source.closed or target.memory is source.memory or self.chance(0.3):
+            source = None
+        elif target.nbytes <= source.nbytes:
+            source, cut = self.like(source, target)
+        else:
+            target, cut = self.like(target, source)
+        if target is None or (source is None and cut is not None):
+            return
+        if source is not None and any(relation(target, source)):
+            return
+        self.note(
+            "call", *told, cut, "with both" * (source is not None), self.at(stream, self.streams)
+        )
+        self.keep(self.session.call_function(target, source, stream))
+
     def like(self, buffer, other):
         """Make a part of a buffer with the dtype and the size of another buffer, or None."""
         dtype = other.real.dtype
@@ -1090,6 +1121,7 @@ FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D
 # For each kind of step, the driver functions that may fail.
 FAILURES = {
     "copy": COPIES,
+    "call_function": ("cuLaunchHostFunc", "cuStreamWaitValue64_v2"),
     "fill": FILLS,
     "launch": ("cuLaunchKernelEx",),
     "launch_prepared": ("cuLaunchKernelEx",),

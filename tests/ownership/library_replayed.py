@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "threads"))
 
+import numpy as np
 import replay
 from library_threads import Worker
 from pair import Disagreement
@@ -60,7 +61,7 @@ class ReplayedProgram:
             [self.fill] * 6
             + [self.copy] * 4
             + [self.copy_box, self.copy_batch] * 2
-            + [self.launch] * 2
+            + [self.launch, self.call_function] * 2
             + [self.read] * 3
             + [self.view] * 2
             + [self.lend] * 2
@@ -145,6 +146,12 @@ class ReplayedProgram:
 
     def launch(self, random: Random) -> None:
         self.w.kernel.launch(1, 1, self.some(random).view("f4"), stream=self.stream(random))
+
+    def call_function(self, random: Random) -> None:
+        buffer = self.some_bytes(random)
+        if not isinstance(buffer, cu.DeviceBuffer):
+            given = buffer if random.random() < 0.5 else cu.read(buffer)
+            self.stream(random).call(np.sum, given)
 
     def read(self, random: Random) -> None:
         self.some(random).to_numpy()

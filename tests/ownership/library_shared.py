@@ -113,7 +113,10 @@ class SharedProgram:
         try:
             if random.random() < 0.6:
                 register.writes[value] = begin, sys.maxsize  # from now on, others may read it
-                register.part.fill_async(value, stream)
+                if isinstance(register.part, cu.HostBuffer) and random.random() < 0.3:
+                    stream.call(lambda array: array.fill(value), register.part)
+                else:
+                    register.part.fill_async(value, stream)
                 register.writes[value] = begin, next(self.clock)
             else:
                 items = set(register.part.to_numpy().tolist())

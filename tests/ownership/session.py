@@ -131,8 +131,9 @@ QUEUEING = (
     *("cuLaunchKernel", "cuLaunchKernelEx"),
     *("cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync"),
     *("cuMemDiscardAndPrefetchBatchAsync", "cuStreamAttachMemAsync", "cuGraphLaunch"),
+    *("cuLaunchHostFunc", "cuStreamWaitValue64_v2"),
 )
-WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset"))]
+WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset", "cuLaunchHostFunc"))]
 DEFAULTS = ("legacy", "per_thread")
 # For each kind of stream of the library, the oracle's kind.
 ORDERS = {

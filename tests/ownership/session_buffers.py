@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import oracle as model
-from effects import UNKNOWN, Copy, Fill, all_of, an_item, of_box
+from effects import UNKNOWN, Copy, Fill, Invert, all_of, an_item, of_box
 from oracle import CAPTURED, HELD, MEMORY_CLOSED, MUST_WAIT, OK
 from session import (
     FILL_BY_PARTS,
@@ -652,6 +652,16 @@ class BufferSession(PeerSession):
         _, token = self._operate("copy_batch", stream, uses[:2], False, call, effect, uses[2:])
         return token
 
+    def call_function(self, target, source, stream):
+        """Let a stream call a function: it copies bytes, or inverts those of the target."""
+        uses = [(target, "write")] if source is None else [(target, "write"), (source, "read")]
+        given = [target.real] if source is None else [target.real, cu.read(source.real)]
+        on = stream_option(stream)["stream"]
+        call = lambda: cu.Stream.from_object(on).call(copied_by_host, *given)  # noqa: E731
+        effect = Invert() if source is None else Copy(target.real.dtype)
+        _, token = self._operate("call", stream, uses, False, call, effect)
+        return token
+
     def fill(self, buffer, value, stream=None, blocking=False):
         """Fill a buffer with an item of some bytes."""
         number, item = an_item(buffer.real.dtype, value)
@@ -747,6 +757,12 @@ def kept(uses):
     """Replace the buffers of uses by `KeptBuffer`s for a graph."""
     found = {buffer: buffer.keep() for buffer, _ in uses}
     return [(found[buffer], mode) for buffer, mode in uses]
+
+
+def copied_by_host(target, source=None):
+    """The function that streams call."""
+    items = target.reshape(-1).view("u1")
+    np.copyto(items, ~items if source is None else source.reshape(-1).view("u1"))
 
 
 def shaped(array, buffer):

@@ -688,6 +688,20 @@ def test_page_locked_memory(other):
     assert buffer[:4].to_numpy().tolist() == [7, 8, 9, 3]
 
 
+@pytest.mark.parametrize("order", ["s", "r"])
+def test_functions_that_use_a_buffer_that_is_given_back(other, order):
+    """The call is before the giving back, so its function still gets the memory."""
+    stream = cu.Stream()
+    buffer = cu.LockedBuffer(1000, "u4", shareable=True)
+    buffer.fill(6)
+    other("[s := cu.Stream(), r := cu.Stream(), there := cu.open(ticket, s)]",
+          ticket=buffer.share(stream))  # fmt: skip
+    other("[s.call(lambda array: array.__imul__(7), there), r.wait(s)]")
+    buffer.accept(other(f"there.give_back({order})"), stream)
+    stream.synchronize()
+    assert (buffer.to_numpy() == 42).all()
+
+
 def test_page_locked_memory_and_device_work(other):
     stream = cu.Stream()
     buffer = cu.LockedBuffer(1000, "f4", shareable=True)

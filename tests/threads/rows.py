@@ -29,7 +29,15 @@ GRANULE = 2 << 20
 
 # Classes that a program does not meet, or that nothing changes: named tuples and protocols.
 INTERNAL = {
-    *("Access", "AccessWindow", "Borrowed", "ExchangeTable", "Filling", "KernelAttributes"),
+    *(
+        "Access",
+        "AccessWindow",
+        "Borrowed",
+        "Completion",
+        "ExchangeTable",
+        "Filling",
+        "KernelAttributes",
+    ),
     *("Limits", "Migrations", "PipelineReport", "Receipt", "Signature", "Tensor", "Ticket", "Turn"),
 }
 
@@ -257,6 +265,7 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Stream.from_handle": lambda t, w: t.from_handle(w.side.handle),  # this stream stays open
     "Stream.from_object": lambda t, w: t.from_object(t),
     "Stream.wait": lambda t, w: t.wait(w.event),
+    "Stream.call": lambda t, w: t.call(len, cu.read(w.target)),
     "Stream.bind": lambda t, w: t.bind(w.target).fill_async(1),
     "Event.elapsed_ms": lambda t, w: (t.synchronize(), t.elapsed_ms(w.start)),
     "StreamGroup.wait": lambda t, w: t.wait(w.stream),

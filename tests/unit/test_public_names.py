@@ -89,7 +89,7 @@ POSITIONAL = {
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
     "buffer", "buffers", "thing", "image", "images", "shape", "peer", "place", "to", "pairs",
     "path", "grid", "block", "shared_bytes", "preference", "destination", "kernel", "child",
-    "default", "condition", "bodies", "graph", "data", "ticket", "receipt",
+    "default", "condition", "bodies", "graph", "data", "ticket", "receipt", "function",
 }  # fmt: skip
 
 

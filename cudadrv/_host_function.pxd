@@ -1,0 +1,1 @@
+"""Functions of the program that streams call."""
