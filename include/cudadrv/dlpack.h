@@ -136,13 +136,25 @@ static inline dl_tensor *dl_tensor_of(dl_export *export, int versioned) {
     return versioned ? &export->versioned.tensor : &export->managed.tensor;
 }
 
-/* Returns an export that has ended, or NULL. The caller holds the GIL and frees the export. */
+/* Takes all exports that have ended, in the order in which they have ended. They are taken as a
+ * whole, because taking only the first one of the list is not an atomic step. */
+static inline dl_export *dl_take_all(void) {
+    dl_export *newest = __atomic_exchange_n(&dl_ended, NULL, __ATOMIC_ACQUIRE), *first = NULL;
+    while (newest) {
+        dl_export *older = newest->next;
+        newest->next = first;
+        first = newest;
+        newest = older;
+    }
+    return first;
+}
+
+/* Returns the export that has ended first, or NULL. The caller holds the GIL and frees the
+ * export. */
 static inline dl_export *dl_take_ended(void) {
-    /* Exports that were taken from `dl_ended` and are not returned yet. That list is taken as a
-     * whole, because taking only its first export is not an atomic step. */
-    static dl_export *taken;
+    static dl_export *taken; /* taken from `dl_ended`, and not returned yet */
     if (!taken && __atomic_load_n(&dl_ended, __ATOMIC_RELAXED)) {
-        taken = __atomic_exchange_n(&dl_ended, NULL, __ATOMIC_ACQUIRE);
+        taken = dl_take_all();
     }
     dl_export *first = taken;
     taken = first ? first->next : NULL;

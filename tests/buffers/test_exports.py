@@ -849,3 +849,21 @@ def test_reshape(make):
     for shape in ((5,), (-1, -1), (-2, 6), (5, -1)):
         with pytest.raises(ValueError, match="shape"):
             buffer.reshape(shape)
+
+
+def test_exports_end_in_the_order_of_their_ends(driver):
+    """What the consumer on the legacy stream has queued is not after the work of the other one."""
+    buffers = [cu.DeviceBuffer.zeros(8) for _ in range(2)]
+    streams = [cu.Stream.legacy(), cu.Stream(blocking=True)]
+    consumers = [
+        Consumer(buffer.__dlpack__(stream=stream.handle, max_version=(1, 0)))
+        for buffer, stream in zip(buffers, streams, strict=True)
+    ]
+    for consumer in consumers:
+        consumer.end()
+    blocking = cu.Stream(blocking=True)
+    cu.LockedBuffer(8).copy_from_async(buffers[0], blocking)
+    with pytest.raises(cu.BufferBorrowedError):
+        cu.LockedBuffer(8).copy_from_async(buffers[1], blocking)
+    blocking.wait(streams[1])
+    cu.LockedBuffer(8).copy_from_async(buffers[1], blocking).wait()
