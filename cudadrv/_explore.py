@@ -21,6 +21,7 @@ from cudadrv._observe import observations
 Value = TypeVar("Value")
 
 HOST_LINES = 2  # a bit of cudadrvSoftExploreStart
+STRONGEST = 2**32 - 1  # the first choice of a script that lets calls wait wherever they may
 MOST_RUNS = 10_000
 MOST_SECONDS = 60.0
 LEAST_RUNS = 10  # a failure is made shorter only if there is time for so many runs
@@ -113,6 +114,8 @@ class Explored(Generic[Value]):
             return orders + limits
         if self.failure.verdict == Verdict.RACED:
             return f"{orders}{limits}; the results are right, but there is a data race or a hazard"
+        if self.failure.script.startswith("s"):
+            return f"{orders}{limits}; none fails, unless calls wait that may also go on"
         if not self.failure.always:
             return orders + ", and one of them fails"
         return orders + (": all fail" if self.complete else f"{limits}; all that ran fail")
@@ -215,6 +218,7 @@ class Search(Generic[Value]):
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds
         self.took = 0.0  # how long the last run took
+        self.waits_less = False  # whether a call has gone on where a driver may wait
         self.limits: set[str] = set()
 
     def explore(self, *, warms_up: bool) -> Explored[Value]:
@@ -251,6 +255,8 @@ class Search(Generic[Value]):
         while not self.has_failed(last) and self.limits and self.has_time():
             self.seed += 1
             last = self.run(seed=self.seed)
+        if not self.has_failed(last) and self.waits_less and self.has_time():
+            last = self.run(script_of([STRONGEST]))  # a call that waits may wait for ever
         return self.explored(first.value, found, self.failure_of(last))
 
     def run(
@@ -259,6 +265,7 @@ class Search(Generic[Value]):
         start = time.monotonic()
         ran = self.runner.run(script, seed, keeps_steps)
         self.took = time.monotonic() - start
+        self.waits_less |= ran.ended["waits_less"]
         if script is None and not seed:
             self.found = ran.ended
         if self.has_failed(ran):
@@ -359,7 +366,7 @@ def most_milliseconds(seconds: float) -> int:
 
 def choices_of(script: str) -> list[int]:
     """Convert a script such as ``x3:2-1`` to choices: 0, 0, 0, 2, 1."""
-    choices: list[int] = []
+    choices = [STRONGEST] if script[0] == "s" else []
     for item in filter(None, script[1:].split("-")):
         firsts, _, choice = item.rpartition(":")
         choices += [0] * int(firsts or 0) + [int(choice)]
@@ -368,14 +375,16 @@ def choices_of(script: str) -> list[int]:
 
 def script_of(choices: list[int]) -> str:
     """Convert choices to a script. Choices of the first option at the end are left out."""
-    items, firsts = [], 0
+    items, firsts, start = [], 0, "x"
+    if choices[:1] == [STRONGEST]:
+        start, choices = "s", choices[1:]
     for choice in choices:
         if choice:
             items.append(f"{firsts}:{choice}" if firsts else f"{choice}")
             firsts = 0
         else:
             firsts += 1
-    return "x" + "-".join(items)
+    return start + "-".join(items)
 
 
 @contextmanager

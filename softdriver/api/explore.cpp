@@ -93,6 +93,7 @@ std::string learn(const explore::Run &run, Lock &lock) {
            ", \"more\": " + (more ? "true" : "false") +
            ", \"runs\": " + std::to_string(driver.search.runs()) +
            ", \"redundant\": " + std::to_string(driver.search.redundant()) +
+           ", \"waits_less\": " + (run.waits_less ? "true" : "false") +
            ", \"limits\": " + list(driver.search.limits()) + ", \"misfit\": " + quoted(misfit) +
            ", \"failure\": " + quoted(run.failure) + "}";
 }

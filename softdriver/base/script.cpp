@@ -8,6 +8,10 @@ std::string text_of(const Script &script) {
     std::string text = "x";
     size_t firsts = 0;
     for (uint32_t choice : script) {
+        if (choice == strongest) {
+            text = "s";
+            continue;
+        }
         if (choice == 0) {
             firsts++;
             continue;
@@ -25,8 +29,10 @@ std::string text_of(const Script &script) {
 bool parse_script(const std::string &text, Script &script) {
     constexpr uint64_t longest = 1000000;
     script.clear();
-    if (text.empty() || text[0] != 'x' || text.back() == '-')
+    if (text.empty() || (text[0] != 'x' && text[0] != 's') || text.back() == '-')
         return false;
+    if (text[0] == 's')
+        script.push_back(strongest);
     std::string rest = text.substr(1);
     while (!rest.empty()) {
         size_t dash = rest.find('-');

@@ -10,9 +10,14 @@ namespace soft {
 // of the option that is taken.
 using Script = std::vector<uint32_t>;
 
-// Scripts as texts: "x", then an item for each choice that is not the first option, with "-"
-// between the items. An item is the choice, or "N:choice" if N first options come before it. So
-// "x3:2-1" takes three first options, then option 2, then option 1, and from there on the first.
+// The first number of a script that lets calls wait wherever a driver may wait: a free, or a copy
+// from memory that is not page-locked.
+constexpr uint32_t strongest = UINT32_MAX;
+
+// Scripts as texts: "x", or "s" for a script with `strongest`, then an item for each choice that is
+// not the first option, with "-" between the items. An item is the choice, or "N:choice" if N first
+// options come before it. So "x3:2-1" takes three first options, then option 2, then option 1, and
+// from there on the first.
 std::string text_of(const Script &script);
 bool parse_script(const std::string &text, Script &script);
 

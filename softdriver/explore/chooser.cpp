@@ -6,7 +6,7 @@ namespace soft::explore {
 
 void Chooser::start_drawing(uint64_t seed) {
     random_ = Random(seed);
-    replays_ = false;
+    replays_ = strongest_ = false;
     run_ = {};
 }
 
@@ -16,11 +16,14 @@ void Chooser::start_replay(Script script, std::vector<Sleeper> sleepers) {
     seeds_ = 0;
     actors_ = 0;
     script_ = std::move(script);
-    next_ = 0;
+    strongest_ = !script_.empty() && script_.front() == strongest;
+    next_ = strongest_;
     sleepers_ = std::move(sleepers);
     priorities_ = 0;
     redundant_ = false;
     run_ = {};
+    if (strongest_)
+        run_.choices.push_back(strongest);
     options_.clear();
 }
 
@@ -29,7 +32,12 @@ uint64_t Chooser::draw(Choice choice, uint64_t count) {
         return random_.below(count);
     if (count > 1 && !is_weakest_first(choice))
         limit(Limit::Unlogged);
-    return 0;
+    return strongest_ && is_weakest_first(choice) ? count - 1 : 0;
+}
+
+bool Chooser::waits_if_it_may() {
+    run_.waits_less |= replays_ && !strongest_;
+    return strongest_;
 }
 
 size_t Chooser::first_awake(const std::vector<Actor> &options) const {

@@ -17,9 +17,12 @@ struct Sleeper {
 // under replay it follows a script, and records the run.
 class Chooser {
   public:
-    // Draws a number from 0 to count - 1. Under replay returns 0; this is a limit if other numbers
-    // permit more.
+    // Draws a number from 0 to count - 1. Under replay returns 0, or the last number if the script
+    // begins with `strongest`; this is a limit if other numbers permit more.
     uint64_t draw(Choice choice, uint64_t count);
+    // Records that a call goes on where a driver may wait for unfinished work. Returns true, and
+    // records nothing, if the call is to wait: under replay, if the script begins with `strongest`.
+    bool waits_if_it_may();
     // Draws a seed. Under replay: the number of earlier seeds in this run, because a kernel with
     // the same number has the same seed in each run.
     uint64_t seed() { return replays_ ? seeds_++ : random_.next(); }
@@ -62,7 +65,7 @@ class Chooser {
     size_t of_priority(const std::vector<Actor> &options);
 
     Random random_;
-    bool replays_ = false;
+    bool replays_ = false, strongest_ = false;
     uint64_t run_number_ = 0, seeds_ = 0;
     Actor actors_ = 0;
     Script script_;

@@ -97,6 +97,7 @@ std::string text_of(const Run &run) {
     });
     writer.numbers(run.choices);
     writer.number(run.fresh);
+    writer.number(run.waits_less);
     writer.number(run.stopped);
     writer.list(run.limits, [&](const std::string &limit) { writer.string(limit); });
     writer.string(run.misfit);
@@ -117,6 +118,7 @@ bool parse_run(const std::string &text, Run &run) {
     });
     reader.numbers(run.choices);
     reader.number(run.fresh);
+    reader.number(run.waits_less);
     reader.number(run.stopped);
     std::vector<std::string> limits;
     reader.list(limits, [&](std::string &limit) { reader.string(limit); });

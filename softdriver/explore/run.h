@@ -66,6 +66,7 @@ struct Run {
     // From this step on, another run has had the same steps in an equivalent order. If there is no
     // such step: the number of steps.
     size_t fresh = 0;
+    bool waits_less = false;      // a call has gone on where a driver may wait
     bool stopped = false;         // the steps from `fresh` on cannot be repeated
     std::set<std::string> limits; // why not all orders can be explored
     std::string failure;          // a wait that never ends, or empty

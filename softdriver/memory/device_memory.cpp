@@ -78,9 +78,11 @@ bool device_free_waits() {
     case FreeWaits::Never:
         return false;
     default:
-        // Under replay it never waits, which leaves more orders open.
-        return state().settings.schedule < Schedule::Random ||
-               state().chooser.draw(explore::Choice::FreeWaits, 2);
+        if (state().settings.schedule < Schedule::Random)
+            return true;
+        if (state().scheduler.pending())
+            state().chooser.waits_if_it_may();
+        return state().chooser.draw(explore::Choice::FreeWaits, 2);
     }
 }
 

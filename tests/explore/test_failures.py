@@ -323,6 +323,50 @@ def test_it(cuda_device):
     assert ("If another thread does so" in told) == (memory == "LockedBuffer")
 
 
+CALLS = {
+    "a free": "driver.cuMemFree_v2(made)",
+    "a copy": "driver.cuMemcpyHtoDAsync_v2(made, text, ctypes.c_size_t(4), waiting)",
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("written", ["before", "after"])
+def test_a_call_that_may_wait(run, call, written):
+    """The call goes on in all orders, and waits in one more run: for ever if the write is later."""
+    text = f"""
+import ctypes
+
+def test_it(cuda_device):
+    driver, text = ctypes.CDLL(cu.driver_info().path), b"text"
+    streams = cu.Stream(), cu.Stream()
+    waiting, other = (ctypes.c_void_p(stream.handle) for stream in streams)
+    made = ctypes.c_uint64()
+    assert driver.cuMemAlloc_v2(ctypes.byref(made), ctypes.c_size_t(64)) == 0
+    with cu.DeviceBuffer.zeros(1, "u4") as flag:
+        value = ctypes.c_uint64(flag.address), 1, 0
+        if "{written}" == "before":
+            driver.cuStreamWriteValue32_v2(other, *value)
+        driver.cuStreamWaitValue32_v2(waiting, *value)
+        assert {call} == 0
+        if "{written}" == "after":
+            driver.cuStreamWriteValue32_v2(other, *value)
+        for stream in streams:
+            stream.synchronize()
+"""
+    result = run(text, EXPLORE)
+    if written == "before":
+        result.assert_outcomes(passed=1)
+        return
+    result.assert_outcomes(failed=1, errors=1)  # the context is lost
+    told = output(result)
+    assert "deadlock: the host waits for work that waits for a value in memory" in told
+    assert "complete; none fails, unless calls wait that may also go on" in told
+    assert re.search(r"--cuda-script=s\b", told)
+    again = run(text, "--cuda-schedule=replay", "--cuda-script=s")
+    again.assert_outcomes(failed=1, errors=1)
+    assert "assert 702 == 0" in output(again)
+
+
 def test_an_interrupt_of_the_first_run(run):
     """Nothing was explored; the summary names the wait."""
     text = """

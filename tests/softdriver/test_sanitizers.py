@@ -134,10 +134,9 @@ def test_conformance(address):
     }
     # test_forked_child is left out: a forked child hangs if a thread held a lock of the sanitizer's
     # allocator at the fork. Each test runs under one schedule only, because it runs nearly the same
-    # code under all of them: test_answers under "eager", which takes the least time, and the other
-    # tests under "random", which runs some work early and some late.
-    but = "not test_forked_child and (not lazy or test_lazy)"
-    but += " and not (test_answers and random) and not (eager and not test_answers)"
+    # code under all of them: under "random", which runs some work early and some late. test_answers
+    # makes the calls of the other tests, and takes a third of the time.
+    but = "not test_forked_child and not test_answers and not eager and (not lazy or test_lazy)"
     chosen = ["tests/conformance", "-m", "not slow", "-k", but]
     chosen += ["-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
