@@ -14,10 +14,10 @@ using Script = std::vector<uint32_t>;
 // from memory that is not page-locked.
 constexpr uint32_t strongest = UINT32_MAX;
 
-// Scripts as texts: "x", or "s" for a script with `strongest`, then an item for each choice that is
-// not the first option, with "-" between the items. An item is the choice, or "N:choice" if N first
-// options come before it. So "x3:2-1" takes three first options, then option 2, then option 1, and
-// from there on the first.
+// Scripts as texts. A text begins with "x", or with "s" if the script begins with `strongest`. Then
+// comes an item for each choice that is not the first option, with "-" between the items. An item
+// is the choice, or "N:choice" if N first options come before it. So "x3:2-1" takes three first
+// options, then option 2, then option 1, and from there on the first.
 std::string text_of(const Script &script);
 bool parse_script(const std::string &text, Script &script);
 

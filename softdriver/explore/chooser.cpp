@@ -35,11 +35,6 @@ uint64_t Chooser::draw(Choice choice, uint64_t count) {
     return strongest_ && is_weakest_first(choice) ? count - 1 : 0;
 }
 
-bool Chooser::waits_if_it_may() {
-    run_.waits_less |= replays_ && !strongest_;
-    return strongest_;
-}
-
 size_t Chooser::first_awake(const std::vector<Actor> &options) const {
     auto awake = std::find_if(options.begin(), options.end(), [&](Actor option) {
         return std::none_of(sleepers_.begin(), sleepers_.end(),

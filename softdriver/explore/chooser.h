@@ -20,9 +20,10 @@ class Chooser {
     // Draws a number from 0 to count - 1. Under replay returns 0, or the last number if the script
     // begins with `strongest`; this is a limit if other numbers permit more.
     uint64_t draw(Choice choice, uint64_t count);
-    // Records that a call goes on where a driver may wait for unfinished work. Returns true, and
-    // records nothing, if the call is to wait: under replay, if the script begins with `strongest`.
-    bool waits_if_it_may();
+    // Records that a driver may let the present call wait for unfinished work.
+    void may_wait() { run_.waits_less |= replays_ && !strongest_; }
+    // Returns whether such calls wait: under replay, if the script begins with `strongest`.
+    bool is_strongest() const { return strongest_; }
     // Draws a seed. Under replay: the number of earlier seeds in this run, because a kernel with
     // the same number has the same seed in each run.
     uint64_t seed() { return replays_ ? seeds_++ : random_.next(); }

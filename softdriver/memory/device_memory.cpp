@@ -81,7 +81,7 @@ bool device_free_waits() {
         if (state().settings.schedule < Schedule::Random)
             return true;
         if (state().scheduler.pending())
-            state().chooser.waits_if_it_may();
+            state().chooser.may_wait();
         return state().chooser.draw(explore::Choice::FreeWaits, 2);
     }
 }

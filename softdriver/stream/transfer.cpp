@@ -170,10 +170,12 @@ Manner manner_of(const Transfer &transfer) {
     bool small = transfer.bytes() <= snapshot_limit;
     if (small && state().settings.schedule == Schedule::Random)
         small = state().chooser.draw(explore::Choice::SmallSource, 2);
-    if (small && source.side == Side::Pageable && state().scheduler.pending())
-        small = !state().chooser.waits_if_it_may();
     bool host_to_host = target.on_host() && source.on_host();
     bool snapshot = source.side == Side::Pageable && !host_to_host && small;
+    if (snapshot && state().scheduler.pending()) {
+        state().chooser.may_wait();
+        snapshot = !state().chooser.is_strongest();
+    }
     bool promised = target.side == Side::Pageable || host_to_host;
     return {snapshot, promised || (source.side == Side::Pageable && !snapshot), promised};
 }
