@@ -14,6 +14,7 @@ import time
 import pytest
 from limits import PATIENCE
 
+from tests.explore.driver_calls import DRIVER_CALLS
 from tests.explore.race import RACE
 
 pytest_plugins = ["pytester"]
@@ -114,7 +115,7 @@ def test_what_comes_after_a_fault(run):
 # ---- tests that cannot be repeated ----
 
 NOT_REPEATABLE = {
-    # A set's order depends on the hashes, which are addresses for most classes.
+    # The order of a set depends on the hashes of its items. For most classes these are addresses.
     "hash order": """
 import itertools
 numbers = itertools.count()
@@ -389,22 +390,9 @@ def test_it(cuda_device):
     result.stdout.fnmatch_lines(["*::test_it*: no schedule has ended: it was interrupted*"])
 
 
-PROGRAM = """
+PROGRAM = f"""
 import ctypes, sys
-driver = ctypes.CDLL("libcuda.so.1")
-
-def call(name, *arguments):
-    status = getattr(driver, name)(*arguments)
-    assert status == 0, (name, status)
-
-def made(name, *arguments):
-    found = ctypes.c_uint64()
-    call(name, ctypes.byref(found), *arguments)
-    return found
-
-call("cuInit", 0)
-call("cuCtxSetCurrent", made("cuDevicePrimaryCtxRetain", 0))
-stream = made("cuStreamCreate", 1)
+{DRIVER_CALLS}stream = made("cuStreamCreate", 1)
 """
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from limits import PATIENCE
 
+from tests.explore.driver_calls import DRIVER_CALLS
+
 pytestmark = [
     pytest.mark.cuda_software,
     pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True),
@@ -22,21 +24,8 @@ with open("starts", "a") as file:
 print("begins", flush=True)
 """
 # Two streams, with two fills each: there are six orders.
-WORK = """
-driver = ctypes.CDLL("libcuda.so.1")
-
-def call(name, *arguments):
-    status = getattr(driver, name)(*arguments)
-    assert status == 0, (name, status)
-
-def made(name, *arguments):
-    found = ctypes.c_uint64()
-    call(name, ctypes.byref(found), *arguments)
-    return found
-
-call("cuInit", 0)
-call("cuCtxSetCurrent", made("cuDevicePrimaryCtxRetain", 0))
-streams = [made("cuStreamCreate", 1) for _ in range(2)]
+WORK = f"""
+{DRIVER_CALLS}streams = [made("cuStreamCreate", 1) for _ in range(2)]
 memory = made("cuMemAlloc_v2", ctypes.c_size_t(4))
 for value in range(4):
     call("cuMemsetD8Async", memory, value, ctypes.c_size_t(4), streams[value % 2])

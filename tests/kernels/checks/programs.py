@@ -25,6 +25,8 @@ TEXT = """.version 8.0
 """
 
 
+ARRIVE, WAIT = "barrier.cluster.arrive;", "barrier.cluster.wait;"
+ALIGNED = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
 MOST = 10_000_000  # instructions: a kernel that spins by mistake ends soon
 
 

@@ -5,7 +5,7 @@ import pytest
 import cudadrv as cu
 from cudadrv import testing, toolkit
 
-from .programs import run
+from .programs import ALIGNED, ARRIVE, WAIT, run
 
 pytestmark = [
     pytest.mark.cuda_software,
@@ -13,9 +13,7 @@ pytestmark = [
     pytest.mark.cuda_allow("hazards"),
 ]
 
-ARRIVE, WAIT = "barrier.cluster.arrive;", "barrier.cluster.wait;"
 RELAXED = "barrier.cluster.arrive.relaxed;"
-ALIGNED = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
 # The first block of the launch writes, the last one reads.
 ENDS = "setp.ne.u32 %p1, %r2, 0; mov.u32 %r5, %nctaid.x; sub.u32 %r5, %r5, 1; "
 ENDS += "setp.ne.u32 %p2, %r2, %r5;"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .programs import fails, run
+from .programs import ALIGNED, ARRIVE, WAIT, fails, run
 
 pytestmark = [
     pytest.mark.cuda_software,
@@ -10,8 +10,6 @@ pytestmark = [
     pytest.mark.cuda_allow("hazards"),
 ]
 
-ARRIVE, WAIT = "barrier.cluster.arrive;", "barrier.cluster.wait;"
-ALIGNED = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
 LOW = "setp.ge.u32 %p1, %r1, 16; @%p1 bra high;"  # lanes 0 to 15 go on, the others jump
 STORE = "st.global.u32 [%rd3], %r1;"
 ALIGNED_ARRIVE, ALIGNED_WAIT = "barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"
