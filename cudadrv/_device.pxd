@@ -97,7 +97,7 @@ cdef struct FunctionHooks:
     int (*drop)(Context context) except -1  # drop the functions of a lost context
 
 
-# How many functions have failed whose exceptions nobody has got yet.
+# The number of failed functions whose exceptions no wait has raised yet.
 cdef Py_ssize_t failed_functions
 cdef void call_functions_with(FunctionHooks hooks) noexcept
 cdef void count_failed_functions(Py_ssize_t count) noexcept

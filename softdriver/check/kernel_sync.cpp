@@ -511,7 +511,7 @@ void KernelSync::uses_cluster(const ptx::Warp &warp, const ptx::ClusterUse &use)
     report(warp.block, story);
 }
 
-// Looks at the lanes that have ended instead of arriving.
+// Reports the lanes that have ended before they arrived at the barrier.
 void KernelSync::completes_cluster(const ptx::Cluster &cluster) {
     for (const ptx::ThreadBlock *block : cluster.blocks())
         for (const auto &warp : block->warps) {

@@ -41,7 +41,7 @@ class Cluster {
     void start(ThreadBlock &block);
     void end(const ThreadBlock &block);
     void arrive(const Warp &warp, uint32_t lanes);
-    // Completes the barrier if all threads have arrived that have not ended.
+    // Completes the barrier if all threads that have not ended have arrived.
     void complete_if_all();
     // Returns whether no thread of the cluster can go on.
     bool is_stuck() const;

@@ -13,8 +13,8 @@ namespace soft {
 // the client cannot answer this thread. The name is empty if the client has none. The state lock
 // must not be held.
 bool name_operation(const cudadrvSoftWords &client, const RaceLabel &label, std::string &name);
-// Sets `made` to the place where the client has made the memory, if it is known, and also to where
-// it was closed, if the memory is freed.
+// `made` is the line of the client that made the memory, if it is known. If the memory is freed,
+// the line that closed it follows.
 bool name_memory(const cudadrvSoftWords &client, uintptr_t address, bool freed, std::string &name,
                  std::string &made);
 

@@ -206,8 +206,9 @@ void Scheduler::runs_again() {
         tell_wait("");
 }
 
-// Called when the host waits, or asks, for work, and none can run. If this lasts, says so, or lets
-// the wait fail. Releases the lock while the client names the work.
+// Called when the host waits for work, or asks for it, and no work can run. If that lasts, records
+// what the host waits for, and may let the wait fail. Releases the lock while the client names the
+// work.
 void Scheduler::note_idle(Lock &lock, const std::vector<OperationPtr> &targets) {
     Clock::time_point now = Clock::now();
     if (idle_since_ == Clock::time_point()) {
