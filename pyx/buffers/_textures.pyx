@@ -136,10 +136,11 @@ cdef object _BYTE = np.dtype("u1")
 
 
 cdef class Handle:
-    """Handle(*args, **kwargs)\n--\n
+    """Handle(**kwargs)\n--\n
     What `Texture` and `Surface` have in common."""
 
-    def __init__(self, *args, **kwargs):
+    # Not *args: Cython 3.3.0 would leave out a function that the derived classes call.
+    def __init__(self, **kwargs):
         raise TypeError("use Texture or Surface")
 
     @property

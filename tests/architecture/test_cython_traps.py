@@ -1,4 +1,4 @@
-"""Code from which Cython 3.3.1 makes wrong C, and which must not be in a .pyx file."""
+"""Code from which Cython 3.3.0 or 3.3.1 makes wrong C, and which must not be in a .pyx file."""
 
 import re
 from pathlib import Path
@@ -86,3 +86,30 @@ def test_such_returns_are_found(tmp_path):
         "def three(thing):\n    try:\n        return thing\n    finally:\n        free(room)\n"
     )
     assert [found.split(":")[1] for found in risky_returns(source)] == ["3", "7"]
+
+
+# ---- a base class whose constructor takes *args: Cython 3.3.0 leaves out a function of it ----
+
+
+def bases_with_star_arguments(path):
+    """The classes of a file whose constructor takes *args and from which the file derives others."""
+    text = path.read_text()
+    for base in set(re.findall(r"^cdef class \w+\((\w+)\)", text, re.M)):
+        body = re.search(rf"^cdef class {base}\b.*?(?=^\S|\Z)", text, re.M | re.S)
+        if body and re.search(r"def __c?init__\([^)]*\*\w", body[0].replace("**", "")):
+            yield f"{path.name}: {base}"
+
+
+def test_no_base_class_takes_star_arguments():
+    """The C of the derived classes calls a function that does not exist: the import fails."""
+    assert not [found for path in SOURCES for found in bases_with_star_arguments(path)]
+
+
+def test_such_base_classes_are_found(tmp_path):
+    source = tmp_path / "_some.pyx"
+    source.write_text(
+        "cdef class One:\n    def __init__(self, *args, **kwargs):\n        pass\n"
+        "cdef class Two(One):\n    def __init__(self, **kwargs):\n        pass\n"
+        "cdef class Three(Two):\n    pass\n"
+    )
+    assert list(bases_with_star_arguments(source)) == ["_some.pyx: One"]
