@@ -41,6 +41,7 @@ def benchmark_results(tmp_path):
     def run(script, *options):
         results = tmp_path / "results.json"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDADRV_DRIVER": "software"}
+        environment.pop("CUDA_VISIBLE_DEVICES", None)  # it names GPUs
         done = subprocess.run(
             [sys.executable, BENCHMARKS / script, *options, "--json", results],
             env=environment,

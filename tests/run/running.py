@@ -5,7 +5,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "PYTEST_CUDADRV_LIBCUDA", "LD_LIBRARY_PATH")
+# CUDA_VISIBLE_DEVICES says which GPUs the tests use. A software driver has one device by default.
+OURS = (
+    *("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDA_VISIBLE_DEVICES"),
+    *("PYTEST_CUDADRV_LIBCUDA", "LD_LIBRARY_PATH"),
+)
 
 
 def clean_environment(**changes):

@@ -132,15 +132,16 @@ class Moments:
         answer = self.second.end()
         return Window(place, result, answer)
 
-    def each(self, case: Callable[[], "Case"]) -> int:
-        """Run two calls at every moment of each other. Returns the number of moments."""
-        return sum(self._each(case, swap, kind) for swap in (False, True) for kind in (False, True))
+    def each(self, case: Callable[[], "Case"], step: int = 1) -> int:
+        """Run two calls at every nth moment of each other. Returns the number of moments."""
+        ways = [(swap, kind) for swap in (False, True) for kind in (False, True)]
+        return sum(self._each(case, swap, kind, step) for swap, kind in ways)
 
-    def _each(self, case: Callable[[], "Case"], swap: bool, of_collections: bool) -> int:
-        number = 1
-        while self.at(number, case, swap=swap, of_collections=of_collections):
-            number += 1
-        return number - 1
+    def _each(self, case: Callable[[], "Case"], swap: bool, of_collections: bool, step: int) -> int:
+        passed = 0
+        while self.at(1 + passed * step, case, swap=swap, of_collections=of_collections):
+            passed += 1
+        return passed
 
     def at(
         self, number: int, case: Callable[[], "Case"], *, swap: bool, of_collections: bool
