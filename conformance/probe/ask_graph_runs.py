@@ -495,6 +495,43 @@ def _(p):
     return found, launched(p, e), words(p, a + 64)
 
 
+@question("exec sets a copy of rows")
+def _(p):
+    g, a, b = graph(p), p.device(), p.device()
+    rows = {"size": 8, "rows": 4, "pitch": 16}
+    n = copy(p, g, a, b, **rows)
+    e, found = exec_of(p, g), []
+    p.write(b, b"\3" * 64)
+    for change in (
+        copy_params(p, a, b, **rows),
+        copy_params(p, a + 8, b, **rows),
+        copy_params(p, a, b + 8, **rows),
+        copy_params(p, a, b, **{**rows, "size": 4}),
+        copy_params(p, a, b, **{**rows, "rows": 2}),
+        copy_params(p, a, b, **{**rows, "rows": 1}),
+        copy_params(p, a, b, **{**rows, "pitch": 8}),
+        copy_params(p, a, b, **{**rows, "rows": 2, "layers": 2}),
+        copy_params(p, a, b, size=32),
+    ):
+        found.append(p("cuGraphExecMemcpyNodeSetParams", e, n, change, p.primary))
+    return *found, launched(p, e), words(p, a)
+
+
+@question("exec sets a copy of bytes to one of rows")
+def _(p):
+    g, a, b = graph(p), p.device(), p.device()
+    n = copy(p, g, a, b)
+    e, found = exec_of(p, g), []
+    for change in (
+        copy_params(p, a, b, size=8, rows=2, pitch=16),
+        copy_params(p, a, b, size=16, rows=2, pitch=16),
+        copy_params(p, a, b, size=8, rows=1, layers=2, pitch=8),
+        copy_params(p, a, b, size=8, pitch=16),
+    ):
+        found.append(p("cuGraphExecMemcpyNodeSetParams", e, n, change, p.primary))
+    return found
+
+
 @question("exec sets a copy from the host")
 def _(p):
     g, a, h, k = graph(p), p.device(), p.host(), p.pageable()
@@ -673,6 +710,14 @@ def _stores(p, at):
     return lambda g: [store(p, g, at, 1, func=func)], lambda g: [store(p, g, at, 2, func=func)]
 
 
+ROWS = {"size": 8, "rows": 4, "pitch": 16}
+
+
+def _without(change):
+    """The parameters of a copy of rows with a change, which may also move its target."""
+    return {**ROWS, **{name: value for name, value in change.items() if name != "at"}}
+
+
 UPDATES = {
     "the same": lambda p, at: (lambda g: [memset(p, g, at)], lambda g: [memset(p, g, at)]),
     "another value": lambda p, at: (
@@ -730,6 +775,29 @@ UPDATES = {
     "another direction of a copy": lambda p, at: (
         lambda g: [copy(p, g, at, at + 64)],
         lambda g: [copy(p, g, at, p.host(), source_type=1)],
+    ),
+    **{
+        f"a copy of rows, and {name}": lambda p, at, change=change: (
+            lambda g: [copy(p, g, at, at + 256, **ROWS)],
+            lambda g: [copy(p, g, at + change.get("at", 0), at + 256, **_without(change))],
+        )
+        for name, change in {
+            "the same": {},
+            "another place": {"at": 8},
+            "fewer rows": {"rows": 2},
+            "one row": {"rows": 1},
+            "shorter rows": {"size": 4},
+            "another pitch": {"pitch": 32},
+            "two layers": {"rows": 2, "layers": 2},
+        }.items()
+    },
+    "a copy of rows, and of bytes": lambda p, at: (
+        lambda g: [copy(p, g, at, at + 256, **ROWS)],
+        lambda g: [copy(p, g, at, at + 256, size=32)],
+    ),
+    "a copy of bytes, and of rows": lambda p, at: (
+        lambda g: [copy(p, g, at, at + 256, size=32)],
+        lambda g: [copy(p, g, at, at + 256, **ROWS)],
     ),
     "another kernel": lambda p, at: (
         lambda g: [store(p, g, at, 1)],
