@@ -76,6 +76,15 @@ struct CopySide {
     CUcontext context = nullptr;
 };
 
+bool has_rows(const CUDA_MEMCPY3D_v2 &box) { return box.Height > 1 || box.Depth > 1; }
+
+auto places_of(const CUDA_MEMCPY3D_v2 &box) {
+    return std::tie(box.srcHost, box.srcDevice, box.srcArray, box.srcXInBytes, box.srcY, box.srcZ,
+                    box.srcLOD, box.srcPitch, box.srcHeight, box.dstHost, box.dstDevice,
+                    box.dstArray, box.dstXInBytes, box.dstY, box.dstZ, box.dstLOD, box.dstPitch,
+                    box.dstHeight, box.WidthInBytes, box.Height, box.Depth);
+}
+
 class CopyWork : public NodeWork {
   public:
     CopyWork(const CUDA_MEMCPY3D_v2 &box, const Transfer &transfer, const ContextPtr &context)
@@ -102,8 +111,12 @@ class CopyWork : public NodeWork {
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return prepare(stream);
     }
+    // An update can change nothing of a copy of several rows.
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const auto &other = static_cast<const CopyWork &>(next);
+        bool rows = has_rows(box) || has_rows(other.box);
+        if (rows && places_of(box) != places_of(other.box))
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
         bool same = box.srcMemoryType == other.box.srcMemoryType &&
                     box.dstMemoryType == other.box.dstMemoryType &&
                     target_.replaceable(other.target_) && source_.replaceable_source(other.source_);

@@ -92,7 +92,7 @@ def test_such_returns_are_found(tmp_path):
 
 
 def bases_with_star_arguments(path):
-    """The classes of a file whose constructor takes *args and from which the file derives others."""
+    """The classes with *args in their constructor from which the file derives others."""
     text = path.read_text()
     for base in set(re.findall(r"^cdef class \w+\((\w+)\)", text, re.M)):
         body = re.search(rf"^cdef class {base}\b.*?(?=^\S|\Z)", text, re.M | re.S)

@@ -396,3 +396,68 @@ def test_threads(world):
     step[1].enabled = True
     step.update(graphs[3])
     assert launched(world, step) == 3
+
+
+# ---- boxes: of a copy of rows the driver changes nothing, of a fill of rows the place and value ----
+
+
+@pytest.fixture
+def table():
+    return cu.DeviceBuffer.zeros(64).reshape(8, 8)
+
+
+def copying(table, target, source):
+    graph = cu.Graph(name="copying")
+    graph.add_copy(table[target], table[source])
+    return graph
+
+
+LEFT, RIGHT = np.s_[:, :2], np.s_[:, 4:6]
+FIRST, SECOND = np.s_[0, :], np.s_[1, :]
+
+
+def test_the_same_copy_of_a_box(world, table):
+    table[LEFT].fill(5)
+    step = copying(table, RIGHT, LEFT).instantiate()
+    step.update(copying(table, RIGHT, LEFT))
+    step.launch(world.main).wait()
+    assert table.to_numpy()[RIGHT].tolist() == [[5, 5]] * 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((RIGHT, LEFT), (np.s_[:, 6:8], LEFT)),
+        ((RIGHT, LEFT), (RIGHT, np.s_[:, 1:3])),
+        ((RIGHT, LEFT), (np.s_[:4, 4:6], np.s_[:4, :2])),
+        ((RIGHT, LEFT), (np.s_[:, 4:5], np.s_[:, :1])),
+        ((RIGHT, LEFT), (FIRST, SECOND)),
+        ((FIRST, SECOND), (RIGHT, LEFT)),
+    ],
+)
+def test_another_copy_of_a_box(world, table, old, new):
+    table[old[1]].fill(5)
+    step = copying(table, *old).instantiate()
+    with pytest.raises(cu.CaptureError, match="UPDATE_ERROR_PARAMETERS_CHANGED"):
+        step.update(copying(table, *new))
+    step.launch(world.main).wait()
+    assert set(table.to_numpy()[old[0]].flat) == {5}
+
+
+@pytest.mark.parametrize(
+    ("box", "accepted"), [(RIGHT, True), (np.s_[:4, :2], False), (np.s_[:, :1], False)]
+)
+def test_another_fill_of_a_box(world, table, box, accepted):
+    graphs = [cu.Graph(name="filling"), cu.Graph(name="filling")]
+    graphs[0].add_fill(table[LEFT], 3)
+    graphs[1].add_fill(table[box], 4)
+    step = graphs[0].instantiate()
+    if accepted:
+        step.update(graphs[1])
+    else:
+        with pytest.raises(cu.CaptureError, match="UPDATE_ERROR_PARAMETERS_CHANGED"):
+            step.update(graphs[1])
+    step.launch(world.main).wait()
+    expected = np.zeros((8, 8), "u1")
+    expected[box if accepted else LEFT] = 4 if accepted else 3
+    assert np.array_equal(table.to_numpy(), expected)

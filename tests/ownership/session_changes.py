@@ -365,14 +365,32 @@ def is_alike(old, new, place):
     )
 
 
+def places(buffer):
+    """The bytes of a buffer: the memory, and the places in it."""
+    found = np.arange(buffer.nbytes) + buffer.start
+    found = found if buffer.layout is None else buffer.layout.places
+    return id(buffer.memory), found.tolist()
+
+
+def relative_places(buffer):
+    found = np.array(places(buffer)[1])
+    return (found - found[0]).tolist()
+
+
 def shape(operation, place):
     """The properties that must not change in an update. The driver refuses to change some."""
     effect = operation.effect
-    if effect.kind not in CHANGED:
+    if effect.kind == "box copy":
+        # The driver changes no copy of several rows.
+        return operation.after, effect.kind, [places(buffer) for buffer, _ in operation.uses]
+    if effect.kind not in CHANGED and effect.kind != "box fill":
         return operation.after, effect.kind, list(map(len, operation.groups))
     buffers = [buffer for buffer, _ in operation.uses]
     if isinstance(effect, Copy):
         return operation.after, "copy"
+    if effect.kind == "box fill":
+        # The driver can move the rows to another place.
+        return operation.after, effect.kind, effect.parts, relative_places(buffers[0])
     if isinstance(effect, Fill):
         count = buffers[0].nbytes if effect.parts == 2 else None
         return operation.after, "fill", effect.parts, count
