@@ -5,6 +5,7 @@ import contextvars
 import sys
 import threading
 import time
+import traceback
 import weakref
 from contextlib import contextmanager
 from functools import cache
@@ -289,7 +290,9 @@ class Program(TextureChoices):
         oracle, before, calls = self.session.oracle, self.session.oracle.order(), self.calls()
         try:
             yield
-        except Ambiguous:
+        except Ambiguous as error:
+            # From Python 3.12 on, the frames and their objects live on until a collection.
+            traceback.clear_frames(error.__traceback__)
             if self.calls() == calls:  # a step may record events before it judges its call
                 oracle.restore(before)
             self.note("  and makes no call: it could wait for any of several streams first")
