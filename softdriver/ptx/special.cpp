@@ -77,11 +77,15 @@ uint64_t lanemask_gt(const Machine &machine, const Warp &warp, unsigned lane) {
 uint64_t lanemask_ge(const Machine &machine, const Warp &warp, unsigned lane) {
     return uint32_t(~lanemask_lt(machine, warp, lane));
 }
-uint64_t total_smem(const Machine &machine, const Warp &, unsigned) {
+uint64_t used_smem(const Machine &machine) {
     return machine.launch.kernel->shared_bytes + machine.launch.shared_bytes;
 }
-uint64_t aggregate_smem(const Machine &machine, const Warp &warp, unsigned lane) {
-    return total_smem(machine, warp, lane) + reserved_shared_bytes;
+// An H200 rounds the first of these two, but not the second one.
+uint64_t total_smem(const Machine &machine, const Warp &, unsigned) {
+    return round_up(used_smem(machine), 128);
+}
+uint64_t aggregate_smem(const Machine &machine, const Warp &, unsigned) {
+    return used_smem(machine) + reserved_shared_bytes;
 }
 uint64_t dynamic_smem(const Machine &machine, const Warp &, unsigned) {
     return machine.launch.shared_bytes;
