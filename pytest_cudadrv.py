@@ -89,10 +89,13 @@ class Choice(NamedTuple):
         if self.driver == "software":
             schedules = ",".join(self.schedules)
             return f"cudadrv: software driver, schedule={schedules} seed={self.seed}"
-        return (
+        text = (
             f"cudadrv: driver {self.driver} (on a real one, leaked buffers are found; "
             "other leaks and races are not)"
         )
+        if self.checks not in (None, "off"):
+            text += f"\ncudadrv: cuda_checks={self.checks} is for the software driver only"
+        return text
 
 
 CHOICE = pytest.StashKey[Choice]()

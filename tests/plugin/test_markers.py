@@ -55,6 +55,14 @@ def test_who_requires_a_gpu_gets_the_real_driver(run):
     result.stdout.fnmatch_lines(["cudadrv: driver cuda (on a real one, leaked buffers*", "*cuda"])
 
 
+def test_the_real_driver_has_no_checks_inside_kernels(run):
+    options = ("--cuda-driver=cuda", "--collect-only")
+    header = "cudadrv: cuda_checks=race is for the software driver only"
+    run(GPU, *options, ini="cuda_checks = race").stdout.fnmatch_lines([header])
+    for ini in ("cuda_checks = off", ""):
+        run(GPU, *options, ini=ini).stdout.no_fnmatch_line("*cuda_checks*")
+
+
 def test_the_real_driver_has_no_schedules(run):
     result = run(GPU, "--cuda-driver=cuda", "--collect-only", "-q")
     result.stdout.fnmatch_lines(["*::test_gpu?cuda?", "*::test_without_fixtures", "*?cuda?"])
