@@ -27,6 +27,7 @@ cdef struct BoxFill:
     size_t itemsize
     own_box box
     unsigned char[16] item
+    CUcontext context   # of the stream, if the fill may copy
 
 
 cdef int describe_copy(BoxCopy *copy, Region target, Region source) except -1

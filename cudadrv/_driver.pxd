@@ -795,6 +795,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUcontext context, void *address)
     CUresult in_cuMemFree "cudadrv_in_cuMemFree"(CUcontext context, CUdeviceptr address)
     CUresult in_cuMemFreeHost "cudadrv_in_cuMemFreeHost"(CUcontext context, void *address)
+    CUresult in_cuMemcpyDtoDAsync "cudadrv_in_cuMemcpyDtoDAsync"(
+        CUcontext context, CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream)
     CUresult in_cuMemFreeAsync "cudadrv_in_cuMemFreeAsync"(
         CUcontext context, CUdeviceptr address, CUstream stream)
     CUresult in_cuIpcCloseMemHandle "cudadrv_in_cuIpcCloseMemHandle"(

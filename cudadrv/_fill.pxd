@@ -2,7 +2,7 @@
 
 from libc.string cimport memcpy
 
-from cudadrv._driver cimport CUdeviceptr, likely
+from cudadrv._driver cimport CUcontext, CUdeviceptr, likely
 from cudadrv._region cimport Region, check_region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
@@ -12,13 +12,14 @@ cdef enum:
     MOST_BYTES = 16     # of an item whose bytes differ
 
 
-# `shape_fill` sets all fields. If the driver cannot fill such items, they are bytes here.
+# `shape_fill` sets the target and the items. If the driver cannot fill such items, they are bytes.
 cdef struct Fill:
     CUdeviceptr target
     size_t count
     size_t itemsize
     unsigned char[16] item
     bint doubles        # whether a large fill with an item of several words may copy itself
+    CUcontext context   # of the stream, for these copies
 
 
 # The value of the last fill is kept, because programs often repeat a fill.

@@ -8,7 +8,7 @@ from cudadrv._driver cimport (
     CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUDA_SUCCESS, CU_MEMORYTYPE_DEVICE,
     CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED, CUdeviceptr, CUmemorytype, CUresult, CUstream,
     cuEventRecord, cuMemcpy2DAsync, cuMemcpy3DAsync, cuMemcpy3DPeerAsync, cuMemsetD2D16Async,
-    cuMemsetD2D32Async, cuMemsetD2D8Async, cuStreamWaitEvent, likely,
+    cuMemsetD2D32Async, cuMemsetD2D8Async, cuStreamWaitEvent, enter_context, leave_context, likely,
 )
 from cudadrv._engine cimport own_box
 from cudadrv._region cimport Region, pointer_of
@@ -171,8 +171,15 @@ cdef CUresult fill_box_call(void *arguments, CUstream stream, bint *queued) noex
     cdef BoxFill *fill = <BoxFill *>arguments
     cdef own_box *box = &fill.box
     cdef CUresult status = CUDA_SUCCESS
+    cdef bint pushed = False
     if _has_columns(fill):
-        return _fill_by_copies(fill, stream, queued)
+        # The current context decides which memory a copy may use. `issue` would not repeat a copy
+        # that fails, because the fill of the first row is queued before it.
+        status = enter_context(fill.context, &pushed)
+        if status == CUDA_SUCCESS:
+            status = _fill_by_copies(fill, stream, queued)
+            leave_context(pushed)
+        return status
     # Each call fills a matrix: the rows of a slice, or the rows with the same number of all slices.
     cdef bint by_slices = box.slices <= box.rows
     cdef size_t calls = box.slices if by_slices else box.rows

@@ -14,8 +14,8 @@ from cudadrv._box_copy cimport BoxFill, describe_fill, fill_box_call, refuse_sev
 from cudadrv._capture cimport GraphNode
 from cudadrv._copy cimport nothing_to_do
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, cuMemcpyDtoDAsync, cuMemsetD16Async,
-    cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, likely, unlikely,
+    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, cuMemsetD16Async, cuMemsetD2D32Async,
+    cuMemsetD32Async, cuMemsetD8Async, in_cuMemcpyDtoDAsync, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_WRITE, own_access
 from cudadrv._names cimport FILL_ASYNC, FILL_BOX
@@ -250,8 +250,11 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
                 fill.target + 4 * i, fill.itemsize, words[i], 1, count, stream)
     while status == CUDA_SUCCESS and count < fill.count:
         more = min(count, fill.count - count)
-        status = cuMemcpyDtoDAsync(fill.target + count * fill.itemsize, fill.target,
-                                   more * fill.itemsize, stream)
+        # A part of the fill is queued, so `issue` would not repeat a copy that fails because
+        # another context is current.
+        status = in_cuMemcpyDtoDAsync(
+            fill.context, fill.target + count * fill.itemsize, fill.target, more * fill.itemsize,
+            stream)
         count += more
     return status
 
@@ -283,8 +286,10 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     borrow(region, &access, OWN_WRITE)
     shape_fill(&fill, region, item)
     fill.doubles = stream.capture is NULL and not region.host_side
+    fill.context = stream.context.raw
     if unlikely(region.box is not NULL):
         describe_fill(&boxes, region, fill.itemsize, fill.item)
+        boxes.context = fill.context
         if stream.capture is not NULL:
             refuse_several(&boxes, region)
         token = new_token(stream, None, region)

@@ -124,3 +124,32 @@ with one, near:
     assert cu.DeviceBuffer(8, stream=near).device == zero
 """,
     )
+
+
+def test_fills_by_copies(machine):
+    """Their first calls take any current context, and the copies behind them do not."""
+    machine(
+        SETTINGS,
+        """
+import ctypes
+import numpy as np
+driver = ctypes.CDLL(cu.driver_info().path)
+value = 0x0102030405060708
+stream = cu.Stream()
+large = cu.DeviceBuffer(1 << 16, "u8", stream=stream, pooled=False)
+image = cu.DeviceBuffer(24, "u8", stream=stream, pooled=False).reshape(2, 3, 4)
+image.fill_async(0, stream)
+foreign = ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(foreign), 1) == 0
+assert driver.cuCtxSetCurrent(foreign) == 0
+large.fill_async(value, stream).wait()
+image[:, :2, 1:3].fill_async(value, stream).wait()
+current = ctypes.c_void_p()
+assert driver.cuCtxGetCurrent(ctypes.byref(current)) == 0
+assert current.value == foreign.value
+assert (large.to_numpy() == value).all()
+wanted = np.zeros((2, 3, 4), "u8")
+wanted[:, :2, 1:3] = value
+assert (image.to_numpy() == wanted).all()
+""",
+    )
