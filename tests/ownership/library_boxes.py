@@ -13,8 +13,8 @@ class BoxChoices(TicketChoices):
         """Return a box of a buffer, or now and then the buffer itself."""
         if not self.takes_boxes() or buffer.closed:
             return buffer
-        shape = self.choose_shape(buffer.real.count)
-        return buffer if shape is None else self.cut_box(buffer, shape, self.choose_key(shape))
+        found = self.choose_box(buffer.real.count)
+        return buffer if found is None else self.cut_box(buffer, *found)
 
     def boxes_of(self, target, source):
         """Return boxes of the same shape of two buffers with the same items.
@@ -24,10 +24,10 @@ class BoxChoices(TicketChoices):
         if not self.takes_boxes() or target.closed or source.closed:
             return target, source
         count = target.real.count
-        shape = self.choose_shape(count)
-        if shape is None or source.real.count != count or target.real.dtype != source.real.dtype:
+        found = self.choose_box(count)
+        if found is None or source.real.count != count or target.real.dtype != source.real.dtype:
             return target, source
-        key = self.choose_key(shape)
+        shape, key = found
         box = self.cut_box(target, shape, key)
         if self.chance(0.3):
             items = self.session.part(source, 0, box.nbytes)
@@ -44,10 +44,28 @@ class BoxChoices(TicketChoices):
         # For boxes, a program cannot see which bytes stay recorded after a failure.
         return self.boxes and not self.session.failing and self.chance(0.5)
 
+    def choose_box(self, count):
+        """Choose a shape for `count` items, and an index into it. None if there is no shape."""
+        deep = [shape for shape in shapes_of(count) if len(shape) == 3 and shape[1] > 2]
+        if deep and self.chance(0.4):
+            shape = self.random.choice(deep)
+            return shape, self.choose_slices(*shape)
+        shape = self.choose_shape(count)
+        return None if shape is None else (shape, self.choose_key(shape))
+
+    def choose_slices(self, slices, rows, columns):
+        """Choose an index with gaps between the slices, and between the rows of each slice."""
+        most = slices, rows - 1, columns - 1
+        counts = map(self.random.randint, (2, 2, 1), most)
+        return tuple(map(self.range_of, counts, (slices, rows, columns)))
+
+    def range_of(self, count, size):
+        start = self.random.randint(0, size - count)
+        return slice(start, start + count)
+
     def choose_shape(self, count):
         """Choose two or three sizes whose product is `count`. None if there are none."""
-        shapes = [(rows, *rest) for rows, items in factors(count) for rest in factors(items)]
-        shapes += factors(count)
+        shapes = shapes_of(count)
         return self.random.choice(shapes) if shapes else None
 
     def choose_key(self, shape):
@@ -76,6 +94,12 @@ class BoxChoices(TicketChoices):
     def cut_box(self, buffer, shape, key):
         self.note("  box", shape, key)
         return self.session.box(buffer, shape, key)
+
+
+def shapes_of(count):
+    """Return the shapes of two or three sizes with `count` items. No size is 1."""
+    flat = factors(count)
+    return [(rows, *rest) for rows, items in flat for rest in factors(items)] + flat
 
 
 def factors(count):

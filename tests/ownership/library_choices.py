@@ -9,7 +9,10 @@ MORE_CUTS = (24, 32, 40)
 ODD = (1, 3, 7, 13)
 NBYTES = CUTS[-1]
 SIZES = (NBYTES, NBYTES, NBYTES, 8, 24, 40)
+# Enough items of 8 bytes for several slices that have gaps.
+SIZES_OF_BOXES = (48, 96, 144)
 DTYPES = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i4")))
+WIDE_DTYPES = (np.dtype("u8"),)  # the device fills boxes of such items by copies
 # Dtypes of other kinds, and dtypes whose sizes the device cannot fill.
 MORE_DTYPES = tuple(
     map(

@@ -28,6 +28,8 @@ from library_choices import (
     NBYTES,
     ODD,
     SIZES,
+    SIZES_OF_BOXES,
+    WIDE_DTYPES,
     divides,
 )
 from library_graphs import OF_GRAPHS
@@ -119,6 +121,8 @@ class Program(TextureChoices):
         self.grows = grows and self.chance(0.6)
         self.uses_groups = self.chance(0.25)
         self.boxes = self.chance(self.with_boxes)
+        if self.boxes and self.chance(0.5):
+            self.sizes += SIZES_OF_BOXES
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.textures = not self.several and self.chance(self.with_textures)
         self.weights = dict(self.choose_weights(awaits))
@@ -900,6 +904,8 @@ class Program(TextureChoices):
         buffer, blocking, value = self.pick_buffer(), self.chance(0.15), self.random.randrange(256)
         if len(self.dtypes) > len(DTYPES) and not buffer.closed and self.chance(0.2):
             buffer = self.view_of(buffer, MORE_DTYPES)
+        elif self.boxes and not buffer.closed and self.chance(0.3):
+            buffer = self.view_of(buffer, WIDE_DTYPES)
         stream = self.maybe_stream(blocking, self.any_user_of(buffer))
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("fill", *told, value, "blocking" * blocking)
