@@ -23,6 +23,8 @@ BODIES = {
     "nothing": "",
     "triggers_and_waits": f"{TRIGGER} {WAIT}",
     "waits_and_triggers": f"{WAIT} {TRIGGER}",
+    "stores_and_waits": f"st.global.u32 [%rd4], 9; {WAIT}",
+    "exchanges_and_waits": f"atom.global.exch.b32 %r4, [%rd4], 9; {WAIT}",
     "produce_then_trigger": f"{STORE} bar.sync 0; {TRIGGER}",
     "produce_in_a_late_block": f"setp.eq.u32 %p1, %r2, 3; @!%p1 {TRIGGER} {STORE}",
     "produce_in_a_chain": f"""{WAIT} {TRIGGER} {LOAD} add.u32 %r4, %r4, 1;

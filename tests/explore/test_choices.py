@@ -327,6 +327,21 @@ def test_who_sets_a_condition(conditions):
     assert compared(conditions(build)) == {(0, 0, 0), (1, 0, 0)}
 
 
+def test_a_kernel_beside_a_graph_sets_a_condition(conditions):
+    """It comes before the graph, which sets the condition to 0, or before the if, or behind it."""
+    made = []
+
+    def build(graph, buffer):
+        made[:] = [graph.condition(0)]
+        _, body = graph.add_if(made[0])
+        body.add_fill(buffer[:1], 1)
+
+    def beside(buffer, stream):
+        conditions.set.launch(1, 1, made[0], np.uint32(1), stream=stream)
+
+    assert compared(conditions(build, beside), runs=3) == {(0, 0, 0), (1, 0, 0)}
+
+
 def test_a_loop_beside_another_stream(conditions):
     def build(graph, buffer):
         condition = graph.condition(1)
@@ -415,6 +430,8 @@ class Launches:
         (["produce_then_trigger", "consume"], {(7,)}),
         (["produce", "triggers_and_waits", "consume_after_wait"], {(7,)}),
         (["produce", "waits_and_triggers", "consume"], {(7,)}),
+        (["produce", "stores_and_waits", "consume_after_wait"], {(9,), (7, 9)}),
+        (["produce", "exchanges_and_waits", "consume_after_wait"], {(9,), (7, 9)}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -523,6 +540,30 @@ def test_a_kernel_that_fails(cuda_device):
     assert compared(program, runs=2) == {(), (1,)}
 
 
+def test_a_part_of_a_kernel_and_an_error(cuda_device):
+    """A kernel has stored before it lets the next one begin; or the error comes before all that."""
+
+    def program():
+        streams = [cu.Stream() for _ in range(2)]
+        data = cu.LockedBuffer.zeros(4096, "u4")
+        word = ctypes.c_uint32.from_address(data.address)
+        fails = cu.Module(SHARING)["exchanges"]
+        with cu.ordering("unchecked"):
+            fails.launch(1, 1, ctypes.c_uint64(16), np.uint32(1), stream=streams[0])
+            launches = Launches("produce_then_trigger", "consume_after_wait")
+            launches.launch(streams[1], data.address, data.address + 8192)
+            with pytest.raises(cu.ContextLostError):
+                streams[0].synchronize()
+        found = word.value
+        testing.reset_device()
+        return found
+
+    every = run_all(program, everything=True, most=MOST_ORDERS)
+    found = run_all(program)
+    assert found.results == every.results == {0, 7}
+    assert found.orders == every.orders
+
+
 def test_the_programs_own_memory_may_be_elsewhere_in_each_run(cuda_device):
     places = []
 
@@ -580,6 +621,11 @@ def test_a_kernel_that_lets_the_next_begin_is_two_steps(cuda_device):
     """Work of another stream comes before both, between them, or behind them."""
     launches = Launches("produce_then_trigger", "consume", beside=True)
     assert compared(launches) == {(5,), (7,)}
+
+
+def test_the_rest_of_an_early_kernel_uses_nothing_again(cuda_device):
+    """Work of another stream comes before its early store, or behind it: two orders."""
+    compared(Launches("nothing", "stores_and_waits", beside=True), runs=2)
 
 
 def with_attributes(driver, order, *pairs, stream=0):

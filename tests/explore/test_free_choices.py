@@ -16,9 +16,12 @@ import pytest
 from limits import PATIENCE
 
 import cudadrv as cu
-from tests.explore.calls import run_all
+from tests.conformance.client import SharedHandle
+from tests.conformance.structures import DEVICE_LOCATION, Location, MemoryProperties
+from tests.explore.calls import Calls, run_all
 from tests.explore.test_choices import FUNCTION, Driver
 from tests.explore.test_limits import LOOP
+from tests.other_process import Other
 from tests.softdriver.sanitized import compiler
 
 pytestmark = [
@@ -215,6 +218,64 @@ def test_what_other_processes_share(cuda_device, what):
             driver._call("cuEventDestroy_v2", event)
 
     assert limits_of(Driver(work, buffers=1)) == (SHARED,)
+
+
+GIVES = """
+import ctypes
+driver = ctypes.CDLL(cu.driver_info().path)
+buffer = cu.DeviceBuffer(4, "u1", pooled=False)
+event, of_memory, of_event = ctypes.c_void_p(), (ctypes.c_ubyte * 64)(), (ctypes.c_ubyte * 64)()
+with cu.Device(0):
+    assert driver.cuEventCreate(ctypes.byref(event), 2 | 4) == 0
+assert driver.cuIpcGetEventHandle(of_event, event) == 0
+assert driver.cuIpcGetMemHandle(of_memory, ctypes.c_uint64(buffer.address)) == 0
+"""
+
+
+@pytest.mark.parametrize("what", ["memory", "event"])
+def test_what_another_process_gives(cuda_device, what):
+    other = Other("lazy")
+    other("exec(code)", code=GIVES)
+    given = SharedHandle.from_buffer_copy(other(f"bytes(of_{what})"))
+
+    def work(driver):
+        if what == "memory":
+            address = ctypes.c_uint64()
+            driver._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), given, 1)
+            driver._call("cuIpcCloseMemHandle", address)
+        else:
+            event = ctypes.c_void_p()
+            driver._call("cuIpcOpenEventHandle", ctypes.byref(event), given)
+            driver._call("cuEventDestroy_v2", event)
+
+    assert limits_of(Driver(work, buffers=1)) == (SHARED,)
+    other.end()
+
+
+@pytest.mark.parametrize("gives", [True, False], ids=["given", "taken"])
+def test_virtual_memory_that_processes_share(cuda_device, gives):
+    driver = Calls([])
+    wanted = MemoryProperties(1, 1, Location(DEVICE_LOCATION, 0))  # handles are file descriptors
+    made, file = ctypes.c_uint64(), ctypes.c_int()
+    size = ctypes.c_size_t(2 << 20)
+    with cu.Device(0):
+        driver._call("cuMemCreate", ctypes.byref(made), size, ctypes.byref(wanted), 0)
+        driver._call("cuMemExportToShareableHandle", ctypes.byref(file), made, 1, 0)
+
+    def work(driver):
+        if gives:
+            again = ctypes.c_int()
+            driver._call("cuMemExportToShareableHandle", ctypes.byref(again), made, 1, 0)
+            os.close(again.value)
+        else:
+            taken = ctypes.c_uint64()
+            number = ctypes.c_void_p(file.value)
+            driver._call("cuMemImportFromShareableHandle", ctypes.byref(taken), number, 1)
+            driver._call("cuMemRelease", taken)
+
+    assert limits_of(Driver(work, buffers=1)) == (SHARED,)
+    driver._call("cuMemRelease", made)
+    os.close(file.value)
 
 
 LAUNCH = """

@@ -154,6 +154,24 @@ assert seen == [7]
     assert "and one of them fails" in done.stderr
 
 
+def test_a_host_function_writes_memory(tmp_path):
+    """It runs beside a copy in another stream."""
+    code = """
+function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: view.__setitem__(0, 9))
+copy(device, host, 4)
+call("cuLaunchHostFunc", other, function, None)
+wait()
+wait(other)
+copy(host, device, 4)
+wait()
+assert view[0] == 3
+"""
+    done = explored(tmp_path, code)
+    assert done.returncode == 1
+    assert "cuLaunchHostFunc" in done.stderr
+    assert "and one of them fails" in done.stderr
+
+
 def test_memory_of_many_pages(tmp_path):
     """A use of many pages becomes one of all the memory."""
     code = (
