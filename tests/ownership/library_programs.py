@@ -827,7 +827,7 @@ class Program(TextureChoices):
         target, source = self.boxes_of(target, source)
         stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
         apart = target.memory is not source.memory and not (target.closed or source.closed)
-        if apart and stream and not blocking and self.chance(0.2):
+        if apart and stream and not blocking and self.chance(0.3):
             self.note("copy in a batch", *told, cut, self.at(stream, self.streams))
             pairs = [(target, source)]
             if target.nbytes and stream.place is place and not stream.model.in_capture:
@@ -841,7 +841,7 @@ class Program(TextureChoices):
         """Add items to a batch. They write no memory that another item uses."""
         if not any(buffer.goes_to(place) for buffer in self.buffers):
             return
-        for _ in range(self.random.randrange(4)):
+        for _ in range(self.random.choice((0, 4, 8, 16))):  # most pairs do not fit
             target, source = self.pick_buffer(place=place), self.pick_buffer(place=place)
             if target.closed or source.closed:
                 continue
