@@ -398,7 +398,7 @@ def test_threads(world):
     assert launched(world, step) == 3
 
 
-# ---- boxes: of a copy of rows the driver changes nothing, of a fill of rows the place and value ----
+# ---- boxes: the driver changes nothing of copies of rows; of fills of rows, place and value ----
 
 
 @pytest.fixture
