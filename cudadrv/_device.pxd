@@ -16,11 +16,12 @@ cdef class Device:
 cdef class Alive:
     """Weak references to live objects. Other threads may add some during an iteration."""
 
-    cdef set references
+    cdef dict references
     cdef unsigned long long added   # how often `add` was called, so that callers notice a change
 
     cdef object reference_to(self, object thing)
     cdef int add(self, object reference) except -1
+    cdef int remove(self, object thing) except -1
     cdef list all(self)
 
 

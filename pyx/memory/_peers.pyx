@@ -131,7 +131,7 @@ def disable_access(Context context, Context peer):
         status = _disable(context, peer)
         if status != CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
             context.check(status)
-        context.peers.references.discard(context.peers.reference_to(peer))
+        context.peers.remove(peer)
     finally:
         _ending.discard(pair)
 

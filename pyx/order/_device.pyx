@@ -305,28 +305,34 @@ def _ordinal_of(Device device):
 @cython.final
 @cython.no_gc_clear  # a Context that the garbage collector clears still uses its Alive afterwards
 cdef class Alive:
-    # A WeakSet would not do, because iterating over it fails when another thread adds to it.
+    # A WeakSet would not do, because iterating over it fails when another thread adds to it. Nor
+    # would a set: its order depends on addresses. The software driver can run a program in all
+    # orders of its work, and each time the program must wait for its streams in the same order.
 
     def __cinit__(self):
-        self.references = set()
+        self.references = {}    # weak references in the order of the objects: whether it was added
 
     cdef object reference_to(self, object thing):
         """Make the weak reference that `add` takes."""
-        reference = ref(thing, self.references.discard)
-        hash(reference)  # stores the hash now; `discard` needs it when the object is gone
+        reference = ref(thing, self.references.pop)
+        self.references.setdefault(reference, False)    # from now on `pop` finds it
         return reference
 
     cdef int add(self, object reference) except -1:
         """Add a reference. Meanwhile no other thread runs, and no finalizer."""
-        self.references.add(reference)
+        self.references[reference] = True
         self.added += 1
+        return 0
+
+    cdef int remove(self, object thing) except -1:
+        self.references.pop(ref(thing), None)
         return 0
 
     cdef list all(self):
         found = []
-        for reference in list(self.references):
+        for reference, added in list(self.references.items()):
             thing = reference()
-            if thing is not None:
+            if added and thing is not None:
                 found.append(thing)
         return found
 

@@ -126,7 +126,7 @@ cdef CUresult wait_for_event(
     cdef int64_t look = start + LOOK_NS
     while True:
         with nogil:
-            if deadline == FOREVER:
+            if deadline > start:
                 ask_for(UNTIL_DONE)
             status = _ask(context, event, start, deadline)
             ask_for(FOR_PROGRAM)

@@ -661,7 +661,8 @@ cdef class Stream:
         check_stream(self)
         own_snapshot_take(engine, self.order, &snapshot)
         try:
-            purpose = UNTIL_DONE if wait and deadline == FOREVER else FOR_PROGRAM
+            purpose = UNTIL_DONE if wait and (deadline == FOREVER or deadline > now_ns()) \
+                else FOR_PROGRAM
             if _is_idle(self, &snapshot, purpose):
                 return True
             return wait and self._wait_long(&snapshot, deadline)

@@ -218,9 +218,10 @@ SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
     if (CUresult status = refuse_waiting(*call.thread, *stream))
         return status;
     auto awaited = state().races.tails(*stream);
-    // The targets include operations that are already done: whether they are done is a part of the
-    // answer.
-    auto targets = state().chooser.replays() ? awaited : stream_targets(*stream);
+    // Under replay the targets include operations that are already done: whether they are done is a
+    // part of the answer. Without the race check these are not known.
+    bool known = state().chooser.replays() && state().races.recording();
+    auto targets = known ? awaited : stream_targets(*stream);
     bool done = state().scheduler.poll(call.lock, targets, stream->patience);
     if (done)
         state().races.learn(awaited);

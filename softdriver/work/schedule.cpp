@@ -33,6 +33,8 @@ void Scheduler::enqueue(OperationPtr operation) {
     operation->turn = ++turns_;
     if (state().chooser.replays()) {
         note_thread();
+        if (!state().races.recording())
+            state().chooser.stop(explore::Limit::RacesOff);
         state().steps.submitted(operation);
     }
     stream.queue.push_back(operation);

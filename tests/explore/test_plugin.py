@@ -99,6 +99,59 @@ def test_one_schedule_is_complete(run):
     result.stdout.fnmatch_lines(["2 tests ran under 2 schedules; 2 complete"])
 
 
+def test_the_order_in_which_a_device_waits_for_streams(run):
+    """It is the same in each run, although the streams are other objects at other addresses."""
+    text = """
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked):
+    work = cu.DeviceBuffer(64)
+    streams = [cu.Stream() for _ in range(5)]
+    with cu.ordering("unchecked"):
+        for stream in streams:
+            work.fill_async(1, stream)
+    cu.Device(0).synchronize()
+"""
+    result = run(text, "--cuda-schedule=explore")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["1 tests ran under 120 schedules; 1 complete"])
+
+
+def test_waits_with_a_timeout_are_waits(run):
+    text = """
+def test_waits(cuda_checked):
+    stream = cu.Stream()
+    buffer = cu.LockedBuffer.zeros(16)
+    buffer.fill_async(1, stream).wait(timeout=30)
+    buffer.fill_async(2, stream)
+    stream.synchronize(timeout=30)
+    buffer.fill_async(3, stream)
+    stream.record().synchronize(timeout=30)
+    assert buffer[0] == 3
+"""
+    result = run(text, "--cuda-schedule=explore")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["1 tests ran under 1 schedules; 1 complete"])
+
+
+def test_without_the_race_check(run):
+    """Queries have right answers, and the result is not complete."""
+    text = """
+from cudadrv import testing
+
+def test_fill(cuda_checked):
+    with testing.configured("races=off"):
+        stream = cu.Stream()
+        buffer = cu.LockedBuffer.zeros(16)
+        buffer.fill_async(1, stream)
+        stream.synchronize()
+        assert buffer[0] == 1
+"""
+    result = run(text, "--cuda-schedule=explore")
+    result.assert_outcomes(passed=1)
+    limit = "the race check is off (races=off), which says what may run in another order"
+    result.stdout.fnmatch_lines([f"*not complete: *{limit}*"])
+
+
 def test_fixtures_of_modules_are_made_once(run):
     text = """
 made = []
