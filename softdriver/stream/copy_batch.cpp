@@ -156,8 +156,9 @@ bool reads_now(Order order) {
 // to the first or, under the random schedule, in a random order.
 OperationPtr join(std::vector<OperationPtr> parts) {
     std::reverse(parts.begin(), parts.end());
-    // Under replay the draw says that a search does not know the other orders.
-    if (state().settings.schedule >= Schedule::Random)
+    if (state().chooser.replays() && parts.size() > 1)
+        state().chooser.limit(explore::Limit::ManyCopies);
+    else if (state().settings.schedule >= Schedule::Random)
         for (size_t i = parts.size(); i > 1; i--)
             std::swap(parts[i - 1], parts[state().chooser.draw(explore::Choice::BatchOrder, i)]);
     auto all = std::make_shared<Operation>();
