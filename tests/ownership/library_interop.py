@@ -184,8 +184,10 @@ class InteropChoices(GroupChoices):
             anew = self.choose_export_anew(holder) if self.chance(0.6) else None
             self.session.end_holder(holder, way)
             if anew:
-                self.note("  and export anew", *anew[0])
-                self.keep_holder(self.session.export_anew(*anew[1]))
+                # What the end has changed stays, even if the export makes no call.
+                with self.no_call_if_ambiguous():
+                    self.note("  and export anew", *anew[0])
+                    self.keep_holder(self.session.export_anew(*anew[1]))
         elif self.loans:
             loan = self.random.choice(self.loans)
             at = self.loans.index(loan)
