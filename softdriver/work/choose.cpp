@@ -101,6 +101,7 @@ void Scheduler::run_all_pieces(Lock &lock, const OperationPtr &operation) {
         }
         if (pieces == most_pieces) {
             state().chooser.limit(Limit::LongKernel);
+            operation->runs_long = true;
             Outcome unknown; // as an error, so that it conflicts with all other operations
             unknown.status = CUDA_ERROR_UNKNOWN;
             state().steps.ran(*operation, &unknown);
@@ -161,11 +162,16 @@ bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
     for (;;) {
         bool done = all_done(targets);
         std::vector<OperationPtr> ready = ready_operations();
-        bool polls = !done && early_answers_ >= most_early_answers && !ready.empty();
+        bool many = !done && early_answers_ >= most_early_answers && !ready.empty();
+        // A kernel that runs long may wait for what the host does after this query.
+        bool polls = many && !std::all_of(ready.begin(), ready.end(),
+                                          [](auto &operation) { return operation->runs_long; });
         if (!done && ready.empty())
             note_idle(lock, targets);
         if (polls)
             chooser.limit(Limit::Asks);
+        else if (many)
+            chooser.stop(Limit::LongKernel);
         if (choose_next(lock, !polls, ready))
             break;
     }

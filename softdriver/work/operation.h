@@ -119,6 +119,7 @@ struct Operation {
     // The step after which it first let the next kernel begin, plus one; 0 if it never did.
     size_t first_pause = 0;
     bool has_waited = false; // it has paused because it waits for its predecessor
+    bool runs_long = false;  // under replay, it has paused because it has run for many pieces
 
     bool done() const { return progress == Progress::Done; }
     // Returns true for records of events and for waits, which do nothing but order other work.

@@ -69,6 +69,39 @@ def test_a_long_kernel(cuda_device):
     assert found.limits == ("a kernel runs long, or waits for other work",)
 
 
+SPINS = """
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry spins(.param .u64 flag)
+{
+    .reg .b64 %rd1; .reg .b32 %r1; .reg .pred %p1;
+    ld.param.u64 %rd1, [flag];
+AGAIN:
+    ld.volatile.global.u32 %r1, [%rd1];
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra AGAIN;
+    ret;
+}
+"""
+
+
+def test_a_kernel_that_waits_for_the_host(cuda_device):
+    """Queries go on, however often the program asks before it lets the kernel end."""
+
+    def program():
+        stream = cu.Stream()
+        with cu.Module(SPINS) as module, cu.LockedBuffer.zeros(1, "u4") as flag:
+            done = module["spins"].launch(1, 1, cu.shared(flag), stream=stream)
+            assert not any(done.done for _ in range(20))
+            flag[0] = 1
+            done.wait()
+        stream.close()
+
+    found = explore(program, lambda _: Verdict.PASSED, most_runs=20)
+    assert "a kernel runs long, or waits for other work" in found.limits
+
+
 def test_registered_memory_of_another_library(cuda_device):
     """Early uses of it by the host are not seen."""
     memory = mmap.mmap(-1, mmap.PAGESIZE)
