@@ -218,6 +218,12 @@ class Program(TextureChoices):
             return
         with switching_often():
             self.session.at_once(*sides, worker)
+        # The order of two operations of one stream is not known if they are of two threads. Later
+        # work may be ordered after one of them only.
+        streams = [{id(op.stream) for op in side} for side in sides]
+        for stream in [each for each in self.streams if id(each) in streams[0] & streams[1]]:
+            self.note("synchronize", "stream", self.streams.index(stream))
+            self.session.synchronize_stream(stream)
 
     def one_at_once(self):
         """Choose a fill or a launch that is refused only for a missing order.
