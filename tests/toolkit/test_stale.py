@@ -8,6 +8,7 @@ Without a change it must not, if cudadrv can know that nothing has changed.
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -519,14 +520,50 @@ def place(tmp_path, cache, monkeypatch, settle):
     return Workplace(tmp_path / "place" / "work", monkeypatch, settle)
 
 
+# A program in place of cicc, which takes most of the time of nvcc. Before, nvcc has handled its
+# options, its environment and the directives of the source. The kernel is the end of what it has
+# preprocessed. Line numbers may surround the value.
+CICC = """#!/bin/sh
+while [ $# -gt 3 ]; do shift; done
+printf '.version 9.0\\n.target sm_75\\n// ' > "$3"
+tail -n 9 "$1" | grep -v '^#' | tr -s '\\n ' ' ' | sed 's/ ;/;/g' >> "$3"
+"""
+
+
+@pytest.fixture(scope="module")
+def without_cicc(tmp_path_factory) -> Path | None:
+    """The toolkit of the machine with another cicc. None if it is laid out in another way."""
+    try:
+        nvcc = toolkit.find_compilers("nvcc")[0].path
+    except toolkit.CompilerNotFoundError as error:
+        pytest.skip(str(error).partition("\n")[0])
+    # nvcc may be a script that calls the one in the toolkit.
+    said = subprocess.run([nvcc, "-dryrun", "-ptx", "-x", "cu", "/dev/null"], capture_output=True)
+    top = Path(re.search(r"^#\$ TOP=(.*)$", said.stderr.decode(), re.MULTILINE)[1]).resolve()
+    if not ((top / "bin" / "nvcc").is_file() and (top / "nvvm" / "bin" / "cicc").is_file()):
+        return None
+    home = tmp_path_factory.mktemp("without") / "cicc"
+    for folder, changed in (("", {"bin", "nvvm"}), ("bin", set()), ("nvvm", {"bin"})):
+        (home / folder).mkdir()
+        for file in (top / folder).iterdir():
+            if file.name not in changed:
+                (home / folder / file.name).symlink_to(file)
+    (home / "nvvm" / "bin").mkdir()
+    (home / "nvvm" / "bin" / "cicc").write_text(CICC)
+    (home / "nvvm" / "bin" / "cicc").chmod(0o755)
+    return home
+
+
 @pytest.fixture
-def choose(request, real):
+def choose(request, real, monkeypatch):
     """A function that returns what `toolkit.compile` calls a compiler of a form."""
 
     def chosen(compiler: str) -> str:
         if compiler == SCRIPT:
             request.getfixturevalue("nvcc")
             return "nvcc"
+        if compiler == "nvcc" and (home := request.getfixturevalue("without_cicc")):
+            monkeypatch.setenv("CUDA_HOME", str(home))
         return real(compiler).name
 
     return chosen
