@@ -4,6 +4,7 @@ A case is the software driver's text for a fault, such as "cuMemAlloc_v2:1:2".
 """
 
 import re
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -156,13 +157,22 @@ def all_cases(calls):
                 yield f"{symbol}:{nth}:{status}"
 
 
+tried = Counter()  # for each function, how many of its failures were sampled in this process
+
+
 def sampled_cases(calls):
-    """Cases with the first and the last call of each function, and two statuses in turn."""
-    for index, (symbol, count) in enumerate(calls.items()):
-        for nth in sorted({1, count}):
-            for turn in range(2):
-                status = STATUSES[(index + 2 * nth + 3 * turn) % len(STATUSES)]
-                yield f"{symbol}:{nth}:{status}"
+    """Cases of each function: its first and its last call with two statuses, which take turns.
+
+    Most programs call the same functions. When a function has failed with each status, one more
+    case is enough in each program.
+    """
+    for symbol, count in calls.items():
+        found = [nth for nth in sorted({1, count}) for _ in range(2)]
+        if tried[symbol] >= len(STATUSES):
+            found = [found[tried[symbol] % len(found)]]
+        for nth in found:
+            yield f"{symbol}:{nth}:{STATUSES[tried[symbol] % len(STATUSES)]}"
+            tried[symbol] += 1
 
 
 def cases_of(name, thorough):
