@@ -1,11 +1,15 @@
 """The tables of modules in docs/architecture.md: their order, imports and state."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from cudadrv._finder import NAMES
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from setup import SELDOM_USED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -127,6 +131,10 @@ def test_module_has_declarations_and_types(module):
 def test_declarations_and_types_have_a_module():
     declared = [*ROOT.glob("cudadrv/_[!_]*.pxd"), *ROOT.glob("cudadrv/_*.pyi")]
     assert {path.stem for path in declared} <= set(CYTHON)
+
+
+def test_modules_that_are_seldom_used_exist():
+    assert set(CYTHON) > SELDOM_USED
 
 
 def test_ownership_core_knows_no_cuda_and_no_python():
