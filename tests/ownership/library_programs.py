@@ -832,7 +832,8 @@ class Program(TextureChoices):
         place = self.any_user_of(target, source)
         target, source = self.boxes_of(target, source)
         stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
-        apart = target.memory is not source.memory and not (target.closed or source.closed)
+        models = target.memory.model, source.memory.model  # an overlay has the same one
+        apart = models[0] is not models[1] and not (target.closed or source.closed)
         if apart and stream and not blocking and self.chance(0.3):
             self.note("copy in a batch", *told, cut, self.at(stream, self.streams))
             pairs = [(target, source)]
