@@ -4,6 +4,7 @@ Each program is compared with all of its orders without reduction.
 """
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -626,6 +627,69 @@ def test_a_kernel_that_lets_the_next_begin_is_two_steps(cuda_device):
 def test_the_rest_of_an_early_kernel_uses_nothing_again(cuda_device):
     """Work of another stream comes before its early store, or behind it: two orders."""
     compared(Launches("nothing", "stores_and_waits", beside=True), runs=2)
+
+
+def test_memory_that_is_freed_between_two_steps(cuda_device):
+    """What has used it before and what uses it later conflict: the fills have two orders."""
+
+    def work(driver):
+        made = ctypes.c_uint64()
+        driver._call("cuMemAlloc_v2", ctypes.byref(made), BYTES)
+        for stream in range(2):
+            driver._call("cuMemsetD8Async", made, 7, BYTES, driver.streams[stream])
+        done = driver._do("ask", 0)
+        driver._call("cuMemFree_v2", made)
+        return (done,)
+
+    assert compared(Driver(work, buffers=1), runs=4) == {(True, 0), (False, 0)}
+
+
+def test_nodes_of_a_body_in_order(conditions):
+    """Two nodes follow a third one, which writes where they write."""
+
+    def build(graph, buffer):
+        _, body = graph.add_if(graph.condition(1))
+        first = body.add_fill(buffer[:2], 1)
+        for at in range(2):
+            body.add_fill(buffer[at : at + 1], 2, after=[first])
+
+    assert compared(conditions(build), runs=1) == {(2, 2, 0)}
+
+
+def test_an_event_of_the_run_before(cuda_device):
+    """Its record is no step of this run."""
+    events = [Calls([])._make("cuEventCreate", 2) for _ in range(2)]
+    runs = itertools.count()
+
+    def work(driver):
+        number = next(runs)
+        before, event = events[number % 2], events[1 - number % 2]
+        driver._call("cuEventSynchronize", before)
+        driver._call("cuStreamWaitEvent", driver.streams[0], before, 0)
+        for stream in range(2):
+            driver.fill(stream, 0, stream + 1)
+        driver._call("cuEventRecord", event, driver.streams[1])
+
+    assert compared(Driver(work, buffers=1), runs=2) == {(1,), (2,)}
+    for event in events:
+        Calls([])._call("cuEventDestroy_v2", event)
+
+
+def test_answers_between_steps(cuda_device):
+    """Two early answers in one state of the device are enough, but a step makes another state."""
+
+    def work(driver):
+        for value in range(3):
+            driver.fill(0, 0, value)
+        return tuple(driver._do("ask", 0) for _ in range(3))
+
+    found = run_all(Driver(work, buffers=1))
+    assert {result[:3] for result in found.results} == {
+        (False, False, False),
+        (False, False, True),
+        (False, True, True),
+        (True, True, True),
+    }
 
 
 def with_attributes(driver, order, *pairs, stream=0):

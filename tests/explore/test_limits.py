@@ -193,6 +193,32 @@ def test_a_batch_of_many_copies(cuda_device, count):
     assert found.limits == ((many,) if count > 1000 else ())
 
 
+@pytest.mark.parametrize("call", ["free", "copy"])
+def test_how_many_runs_have_all_waits(cuda_device, call):
+    """One, if a call could wait for unfinished work."""
+
+    def runs_of(pending):
+        runs = []
+
+        def work(driver):
+            runs.append(pending)
+            made = ctypes.c_uint64()
+            driver._call("cuMemAlloc_v2", ctypes.byref(made), 4)
+            if pending:
+                driver.fill(0, 0, 1)
+            if call == "copy":
+                bytes_ = ctypes.c_size_t(4)
+                driver._call("cuMemcpyHtoDAsync_v2", made, b"text", bytes_, driver.streams[1])
+                driver._call("cuCtxSynchronize")
+            driver._call("cuMemFree_v2", made)
+
+        found = explore(Driver(work, buffers=1), lambda _: Verdict.PASSED)
+        assert (found.runs, found.limits) == (1, ())
+        return len(runs)
+
+    assert runs_of(pending=True) == runs_of(pending=False) + 1
+
+
 def test_time(cuda_device):
     calls = Calls([("fill", n % 3, 0, n) for n in range(9)])
 
