@@ -4,6 +4,7 @@ In an accepted program, operations on the same bytes are ordered, and the calls 
 that the graph allows. So the effects on each byte are applied in the order of the calls.
 """
 
+import time
 import weakref
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -760,7 +761,8 @@ def kept(uses):
 
 
 def copied_by_host(target, source=None):
-    """The function that streams call."""
+    """The function that streams call. Work that did not wait for it would run while it sleeps."""
+    time.sleep(0.001)
     items = target.reshape(-1).view("u1")
     np.copyto(items, ~items if source is None else source.reshape(-1).view("u1"))
 
