@@ -163,6 +163,20 @@ def test_a_wait_that_another_thread_ends(cuda_device):
     assert set(limits) >= {"a wait did not end", "several threads call the driver"}
 
 
+def test_searches_in_two_threads_one_after_the_other(cuda_device):
+    """Each run has one thread."""
+    program, found = Calls([("fill", 0, 0, 1)]), []
+
+    def search():
+        found.append(run_all(program).limits)
+
+    search()
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+    assert found == [(), ()]
+
+
 @pytest.mark.parametrize("count", [3000, 100_000])
 def test_many_operations(cuda_device, count):
     """The time and the memory for finding conflicts would grow with the square of the steps."""
