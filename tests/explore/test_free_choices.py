@@ -252,6 +252,26 @@ def test_what_another_process_gives(cuda_device, what):
     other.end()
 
 
+def test_a_wait_that_another_process_ends(cuda_device):
+    """It is no deadlock, although nothing of this process can end it."""
+    other = Other("lazy")
+    other("exec(code)", code=GIVES)
+    given = SharedHandle.from_buffer_copy(other("bytes(of_memory)"))
+
+    def work(driver):
+        address = ctypes.c_uint64()
+        driver._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), given, 1)
+        other("buffer.fill(0)")
+        other.send("[__import__('time').sleep(1.5), buffer.fill(9)]")
+        driver._call("cuStreamWaitValue32_v2", driver.streams[0], address, 0x09090909, 1)
+        driver._call("cuStreamSynchronize", driver.streams[0])
+        other.answer()
+        driver._call("cuIpcCloseMemHandle", address)
+
+    assert set(limits_of(Driver(work, buffers=1))) == {SHARED, "a wait did not end"}
+    other.end()
+
+
 @pytest.mark.parametrize("gives", [True, False], ids=["given", "taken"])
 def test_virtual_memory_that_processes_share(cuda_device, gives):
     driver = Calls([])
