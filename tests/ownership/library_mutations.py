@@ -15,7 +15,11 @@ from mutations import BUILD, ROOT, build, copy_of, main
 NEEDED = [*BUILD, "include", "cudadrv", "pyx", "softdriver"]
 NEEDED += ["tests/capsules.py", "tests/other_process.py", "tests/ownership"]
 # The programs with a second process come first, because they are short and find most mutations.
-PROGRAMS = (["--operations=20000", "--tickets"], ["--operations=100000"])
+PROGRAMS = (
+    ["--operations=20000", "--tickets"],
+    ["--operations=100000"],
+    ["--operations=50000", "--boxes", "--contexts"],
+)
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
 RENEWS = """\
             and lent.region is region and lent.readonly == readonly and lent.stream is stream \\
@@ -109,6 +113,12 @@ MUTATIONS = [
         "_fill_by_copies",
         "done < box.slices:",
         "False:",
+    ),
+    (
+        "a fill by copies is made in the current context",
+        "fill_box_call",
+        "status = enter_context(fill.context, &pushed)",
+        "status = CUDA_SUCCESS",
     ),
     (
         "a capture takes fills of several operations",
