@@ -78,6 +78,10 @@ def operations():
 
     first, changed, another_graph = many[0], long[graph.nodes[5]], graph_of(kernel, many)
 
+    functions = cu.Graph()
+    functions.add_call(len, cu.read(host))
+    calling = functions.instantiate()
+
     def lend():
         with lent[0].lend(theirs):
             pass
@@ -107,6 +111,8 @@ def operations():
         "launch, prepared": lambda: ready.launch(stream),
         "launch of a graph, 2 buffers": lambda: short.launch(stream),
         "launch of a graph, 32 buffers": lambda: long.launch(stream),
+        "stream.call, 1 buffer": lambda: stream.call(len, cu.read(host)),
+        "launch of a graph with a function": lambda: calling.launch(stream),
         "new arguments of 1 of 32 nodes": lambda: changed.set(3.0, first, first, NBYTES),
         "update of 32 nodes": lambda: long.update(another_graph),
         "a loan begun and ended": lend,

@@ -158,6 +158,9 @@ cdef class Receiver:
     cdef CUgraph raw            # NULL until there are nodes, and once closed
     cdef DriverGraph driver_graph   # owns `raw`; None for a body, and if `raw` is NULL
     cdef Context context        # of the nodes
+    # By node: the Call of a call; of a child graph with calls, a list of them, each with its
+    # handle. Not in GraphNode: tokens keep nodes, and are invisible to the garbage collector.
+    cdef dict calls
 
     cdef int begin(self, Capture capture) except -1
     cdef int receive(self, Capture capture, CUgraph raw) except -1

@@ -318,6 +318,12 @@ cdef extern from "cudadrv/driver.h" nogil:
         size_t WidthInBytes
         size_t Height
         size_t Depth
+    ctypedef struct CUDA_HOST_NODE_PARAMS:
+        CUhostFn fn
+        void *userData
+    ctypedef enum CUgraphNodeType:
+        CU_GRAPH_NODE_TYPE_HOST
+        CU_GRAPH_NODE_TYPE_GRAPH
     ctypedef struct CUDA_MEMSET_NODE_PARAMS:
         CUdeviceptr dst
         size_t pitch
@@ -684,6 +690,10 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuStreamGetCaptureInfo "cudadrv_cuStreamGetCaptureInfo"(
         CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *number, CUgraph *graph,
         const CUgraphNode **last, size_t *count)
+    CUresult cuGraphGetNodes "cudadrv_cuGraphGetNodes"(
+        CUgraph graph, CUgraphNode *nodes, size_t *count)
+    CUresult cuGraphNodeGetType "cudadrv_cuGraphNodeGetType"(
+        CUgraphNode node, CUgraphNodeType *type)
     CUresult cuGraphNodeGetDependencies "cudadrv_cuGraphNodeGetDependencies"(
         CUgraphNode node, CUgraphNode *nodes, size_t *count)
     CUresult cuGraphCreate "cudadrv_cuGraphCreate"(CUgraph *graph, unsigned int flags)
@@ -701,6 +711,12 @@ cdef extern from "cudadrv/driver.h" nogil:
         const CUDA_KERNEL_NODE_PARAMS *launch)
     CUresult cuGraphKernelNodeSetAttribute "cudadrv_cuGraphKernelNodeSetAttribute"(
         CUgraphNode node, CUlaunchAttributeID attribute, const CUlaunchAttributeValue *value)
+    CUresult cuGraphHostNodeGetParams "cudadrv_cuGraphHostNodeGetParams"(
+        CUgraphNode node, CUDA_HOST_NODE_PARAMS *call)
+    CUresult cuGraphHostNodeSetParams "cudadrv_cuGraphHostNodeSetParams"(
+        CUgraphNode node, const CUDA_HOST_NODE_PARAMS *call)
+    CUresult cuGraphChildGraphNodeGetGraph "cudadrv_cuGraphChildGraphNodeGetGraph"(
+        CUgraphNode node, CUgraph *graph)
     CUresult cuGraphAddChildGraphNode "cudadrv_cuGraphAddChildGraphNode"(
         CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraph child)
     CUresult cuGraphAddNode "cudadrv_cuGraphAddNode"(
@@ -900,6 +916,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult in_cuGraphKernelNodeSetAttribute "cudadrv_in_cuGraphKernelNodeSetAttribute"(
         CUcontext context, CUgraphNode node, CUlaunchAttributeID attribute,
         const CUlaunchAttributeValue *value)
+    CUresult in_cuGraphAddHostNode "cudadrv_in_cuGraphAddHostNode"(
+        CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_HOST_NODE_PARAMS *call)
     CUresult in_cuGraphAddChildGraphNode "cudadrv_in_cuGraphAddChildGraphNode"(
         CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
         CUgraph child)
@@ -914,6 +933,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult in_cuGraphExecMemsetNodeSetParams "cudadrv_in_cuGraphExecMemsetNodeSetParams"(
         CUcontext context, CUgraphExec executable, CUgraphNode node,
         const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext of)
+    CUresult in_cuGraphExecHostNodeSetParams "cudadrv_in_cuGraphExecHostNodeSetParams"(
+        CUcontext context, CUgraphExec executable, CUgraphNode node,
+        const CUDA_HOST_NODE_PARAMS *call)
     CUresult in_cuGraphNodeSetEnabled "cudadrv_in_cuGraphNodeSetEnabled"(
         CUcontext context, CUgraphExec executable, CUgraphNode node, unsigned int enabled)
 

@@ -18,13 +18,13 @@ from types import ModuleType
 LIBRARY = "_compiled" + EXTENSION_SUFFIXES[0]
 NAMES = frozenset(
     """
-    _arguments _array_copy _array_memory _array_staging _arrays _box _box_copy _buffer _buffers
-    _capture _closing _conditions _copy _copy_batch _copy_node _custom _device _dlpack _driver
-    _driver_pool _engine _errors _event _exchange _fill _fill_node _foreign _graph
-    _graph_changes _growing _host_function _in_place _joined _kernel _kinds _launch_node
-    _library _limits _loan _managed _memory _memory_kinds _migrations _module _names _node
-    _offload _opening _operation _ordering _peers _place _pool _refusal _region _release
-    _segment _sharing _site _staging _stream _textures _token _virtual _waits
+    _arguments _array_copy _array_memory _array_staging _arrays _box _box_copy _buffer
+    _buffers _call_node _capture _closing _conditions _copy _copy_batch _copy_node _custom
+    _device _dlpack _driver _driver_pool _engine _errors _event _exchange _fill _fill_node
+    _foreign _graph _graph_changes _growing _host_function _in_place _joined _kernel _kinds
+    _launch_node _library _limits _loan _managed _memory _memory_kinds _migrations _module
+    _names _node _offload _opening _operation _ordering _peers _place _pool _refusal _region
+    _release _segment _sharing _site _staging _stream _textures _token _virtual _waits
     """.split()  # noqa: SIM905
 )
 

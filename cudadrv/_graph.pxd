@@ -7,6 +7,7 @@ from cudadrv._conditions cimport ConditionKind
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUgraph, CUgraphExec, CUgraphNode, cudadrv_table
 from cudadrv._engine cimport own_access, own_runs
+from cudadrv._host_function cimport Launches
 from cudadrv._names cimport Parts
 from cudadrv._node cimport Builder
 from cudadrv._stream cimport Stream
@@ -64,6 +65,7 @@ cdef class Graph(Builder):
     cdef int begin_plan(self, str busy) except -1
     cdef Uses uses(self)
     cdef int fill_in(self, ExecutableGraph made) except -1
+    cdef int bind(self, ExecutableGraph made, Uses uses) except -1
     cdef object add_bodies(self, ConditionKind kind, object condition, object count, object after)
 
 
@@ -78,6 +80,8 @@ cdef class ExecutableGraph:
     cdef uint16_t operation     # the number of the launches' name
     cdef int launching          # number of threads that are launching it; close() raises for them
     cdef bint changing          # a change is running: no launch and no other change may begin
+    cdef bint counted           # the graph has functions: its launches are counted in `launches`
+    cdef Launches launches
     cdef str label
     cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from

@@ -1,13 +1,13 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Never, Self, SupportsIndex, final
 
 import numpy.typing as npt
 
-from cudadrv._arguments import AccessWindow
+from cudadrv._arguments import Access, AccessWindow
 from cudadrv._arrays import Array
 from cudadrv._buffer import Buffer
-from cudadrv._buffers import LockedBuffer
+from cudadrv._buffers import HostBuffer, LockedBuffer
 from cudadrv._capture import Capture, GraphNode
 from cudadrv._graph_changes import ExecutableNode
 from cudadrv._kernel import Kernel, _Sizes
@@ -66,6 +66,12 @@ class Graph(Builder):
         priority: SupportsIndex | None = None,
         domain: Literal["default", "remote"] | None = None,
         window: AccessWindow | None = None,
+        after: Iterable[GraphNode] = (),
+    ) -> GraphNode: ...
+    def add_call(
+        self,
+        function: Callable[..., Any],
+        *buffers: HostBuffer | Access,
         after: Iterable[GraphNode] = (),
     ) -> GraphNode: ...
     def add_graph(self, child: Graph, *, after: Iterable[GraphNode] = ()) -> GraphNode: ...

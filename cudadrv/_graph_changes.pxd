@@ -13,6 +13,7 @@ cdef class Next:
     cdef own_access *accesses   # NULL if the accesses stay
     cdef uint16_t operation
     cdef bint named             # this object owns the name `operation`, and gives it back
+    cdef tuple calls            # the NodeCalls, or None if they stay
     cdef uint64_t number        # the number of the graph that has updated the executable last
     cdef bint paired
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Never, Self, SupportsIndex, final
 
 from cudadrv._buffer import Buffer, _Item
@@ -32,4 +32,5 @@ class ExecutableNode:
         source: Buffer | None = None,
         target: Buffer | None = None,
         value: _Item | None = None,
+        function: Callable[..., Any] | None = None,
     ) -> None: ...

@@ -9,6 +9,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         COPY_NODE
         FILL_NODE
         LAUNCH_NODE
+        CALL_NODE
         NO_NODE
     ctypedef enum Operation "enum cudadrv_operation":
         COPY_FROM
@@ -23,6 +24,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         FILL_ASYNC
         FILL_BOX
         CALL
+        CAPTURED_CALL
         ALLOCATION
         RELEASE
         LEND

@@ -181,6 +181,8 @@ CUDADRV_FUNCTION(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureM
 CUDADRV_FUNCTION(cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), (stream, graph))
 CUDADRV_FUNCTION(cuStreamBeginCaptureToGraph, 12030, (CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count, CUstreamCaptureMode mode), (stream, graph, after, edges, count, mode))
 CUDADRV_FUNCTION(cuStreamGetCaptureInfo, 11030, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *number, CUgraph *graph, const CUgraphNode **last, size_t *count), (stream, status, number, graph, last, count))
+CUDADRV_FUNCTION(cuGraphGetNodes, 10000, (CUgraph graph, CUgraphNode *nodes, size_t *count), (graph, nodes, count))
+CUDADRV_FUNCTION(cuGraphNodeGetType, 10000, (CUgraphNode node, CUgraphNodeType *type), (node, type))
 CUDADRV_FUNCTION(cuGraphNodeGetDependencies, 10000, (CUgraphNode node, CUgraphNode *nodes, size_t *count), (node, nodes, count))
 CUDADRV_FUNCTION(cuGraphCreate, 10000, (CUgraph *graph, unsigned int flags), (graph, flags))
 CUDADRV_FUNCTION(cuGraphDestroy, 10000, (CUgraph graph), (graph))
@@ -189,6 +191,10 @@ CUDADRV_FUNCTION(cuGraphAddMemcpyNode, 10000, (CUgraphNode *node, CUgraph graph,
 CUDADRV_FUNCTION(cuGraphAddMemsetNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context), (node, graph, after, count, fill, context))
 CUDADRV_FUNCTION(cuGraphAddKernelNode, 12000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_KERNEL_NODE_PARAMS *launch), (node, graph, after, count, launch))
 CUDADRV_FUNCTION(cuGraphKernelNodeSetAttribute, 11000, (CUgraphNode node, CUlaunchAttributeID attribute, const CUlaunchAttributeValue *value), (node, attribute, value))
+CUDADRV_FUNCTION(cuGraphAddHostNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_HOST_NODE_PARAMS *call), (node, graph, after, count, call))
+CUDADRV_FUNCTION(cuGraphHostNodeGetParams, 10000, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *call), (node, call))
+CUDADRV_FUNCTION(cuGraphHostNodeSetParams, 10000, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *call), (node, call))
+CUDADRV_FUNCTION(cuGraphChildGraphNodeGetGraph, 10000, (CUgraphNode node, CUgraph *graph), (node, graph))
 CUDADRV_FUNCTION(cuGraphAddChildGraphNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraph child), (node, graph, after, count, child))
 CUDADRV_FUNCTION(cuGraphAddNode, 12030, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count, void *parameters), (node, graph, after, edges, count, parameters))
 CUDADRV_FUNCTION(cuGraphDestroyNode, 10000, (CUgraphNode node), (node))
@@ -201,6 +207,7 @@ CUDADRV_FUNCTION(cuGraphExecUpdate, 12000, (CUgraphExec executable, CUgraph grap
 CUDADRV_FUNCTION(cuGraphExecKernelNodeSetParams, 12000, (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *launch), (executable, node, launch))
 CUDADRV_FUNCTION(cuGraphExecMemcpyNodeSetParams, 10020, (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context), (executable, node, copy, context))
 CUDADRV_FUNCTION(cuGraphExecMemsetNodeSetParams, 10020, (CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context), (executable, node, fill, context))
+CUDADRV_FUNCTION(cuGraphExecHostNodeSetParams, 10020, (CUgraphExec executable, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *call), (executable, node, call))
 CUDADRV_FUNCTION(cuGraphNodeSetEnabled, 11060, (CUgraphExec executable, CUgraphNode node, unsigned int enabled), (executable, node, enabled))
 
 /* clang-format on */

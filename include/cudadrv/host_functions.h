@@ -9,6 +9,11 @@
  * A driver that cannot wait for such a word is kept in hf_reached() until the function has run
  * (`blocks`).
  *
+ * The calls of a graph have a slot for each node of each executable graph (hf_node), because the
+ * driver runs one launch of an executable at a time. In these calls the driver's thread always
+ * waits: all launches of an executable have the same nodes, so no number could be different for
+ * each launch.
+ *
  * Between two functions our thread has no state of a Python thread. So the program has one Python
  * thread while no function runs, and its operations take the fast path (only_thread.h).
  *
@@ -24,10 +29,12 @@
 
 typedef struct hf_slot {
     struct hf_slot *next;  /* in the list of free slots, or in the queue */
-    struct hf_chunk *home; /* the chunk that has this slot */
-    uint64_t *word;        /* in page-locked memory; the stream waits until it is `number` */
+    struct hf_chunk *home; /* the chunk that has this slot; NULL: it is in an hf_node */
+    uint64_t *word;        /* the stream waits until it is `number`; in page-locked memory */
     uint64_t number;
-    void *call;       /* a reference to the Call, until the function runs; the GIL guards it */
+    /* A reference to the Call, until the function runs; the GIL guards it. Of an hf_node: its
+     * NodeCall, which is alive as long as the slot is in use. */
+    void *call;
     uint8_t in_use;   /* from hf_use() until the word has the number */
     uint8_t armed;    /* the driver has accepted the call */
     uint8_t reached;  /* the stream has come to the call */
@@ -43,6 +50,14 @@ typedef struct hf_chunk {
     uint32_t count, used;
     hf_slot slots[];
 } hf_chunk;
+
+/* The calls by one node of an executable graph. */
+typedef struct hf_node {
+    hf_slot slot;   /* `number` is the number of the launch */
+    uint64_t done;  /* the slot's word: the last launch whose function has returned */
+    uint8_t inside; /* a thread of the driver is in hf_node_reached() */
+    uint8_t ended;  /* the NodeCall is gone */
+} hf_node;
 
 typedef void (*hf_serve_function)(hf_slot *slot);
 
@@ -190,10 +205,66 @@ static void hf_give_up(hf_slot *slot, int queued) {
 /* Lets the stream go on: the function has run. */
 static void hf_finish(hf_slot *slot) {
     pthread_mutex_lock(&hf.lock);
-    if (slot->in_use) {
+    if (slot->in_use && slot->home) {
         hf_put_back(slot);
+    } else if (slot->in_use) {
+        hf_write_word(slot);
     }
     pthread_mutex_unlock(&hf.lock);
+}
+
+/* Makes the slot of a node, whose executable was launched `launches` times before. Returns NULL if
+ * malloc fails. */
+static hf_node *hf_make_node(void *call, uint64_t launches) {
+    hf_node *node = (hf_node *)calloc(1, sizeof *node);
+    if (node) {
+        node->slot.word = &node->done;
+        node->slot.number = node->done = launches;
+        node->slot.call = call;
+        node->slot.blocks = node->slot.armed = 1;
+    }
+    return node;
+}
+
+/* The driver calls this in a thread of its own, when a launch has come to the node. */
+static void CUDA_CB hf_node_reached(void *argument) {
+    hf_node *node = (hf_node *)argument;
+    int frees = 0;
+    pthread_mutex_lock(&hf.lock);
+    if (!hf.ending && !node->ended) {
+        const uint64_t number = ++node->slot.number;
+        node->inside = node->slot.in_use = 1;
+        hf_enqueue(&node->slot);
+        while (!hf.ending && node->done < number) {
+            pthread_cond_wait(&hf.news, &hf.lock);
+        }
+        node->inside = 0;
+        frees = node->ended;
+    }
+    pthread_mutex_unlock(&hf.lock);
+    if (frees) {
+        free(node);
+    }
+}
+
+/* Whether no launch has come to the node without its function having returned. */
+static int hf_is_idle(hf_node *node) {
+    pthread_mutex_lock(&hf.lock);
+    int idle = !node->slot.in_use;
+    pthread_mutex_unlock(&hf.lock);
+    return idle;
+}
+
+/* Ends a node, to which no launch comes any more. After an error that loses the context a thread of
+ * the driver may still do so: then the node is not freed (`stays`). */
+static void hf_end_node(hf_node *node, int stays) {
+    pthread_mutex_lock(&hf.lock);
+    int frees = !stays && !node->inside;
+    node->ended = 1;
+    pthread_mutex_unlock(&hf.lock);
+    if (frees) {
+        free(node);
+    }
 }
 
 /* Lets the streams of a lost context go on. Their slots are never used again. */
@@ -282,6 +353,7 @@ static void hf_end(void) {
             }
         }
     }
+    pthread_cond_broadcast(&hf.news); /* for the threads in hf_node_reached() */
     while (hf.attaching) {
         pthread_cond_wait(&hf.news, &hf.lock);
     }

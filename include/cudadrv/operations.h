@@ -12,6 +12,7 @@ enum cudadrv_node {
     COPY_NODE,
     FILL_NODE,
     LAUNCH_NODE,
+    CALL_NODE,
     NO_NODE /* a captured stream refuses the operation */
 };
 
@@ -28,6 +29,7 @@ enum cudadrv_node {
     OPERATION(FILL_ASYNC, "fill_async", FILL_NODE)                                                 \
     OPERATION(FILL_BOX, "fill_async", OTHER_NODE) /* of a box, in a capture */                     \
     OPERATION(CALL, "call", NO_NODE)                                                               \
+    OPERATION(CAPTURED_CALL, "call", CALL_NODE)                                                    \
     OPERATION(ALLOCATION, "its allocation", NO_NODE)                                               \
     OPERATION(RELEASE, "close", NO_NODE)                                                           \
     OPERATION(LEND, "lend", OTHER_NODE) /* a loan in a capture; others are refused */              \

@@ -19,6 +19,9 @@ from libc.string cimport memcpy, memmove
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._arrays cimport Array, copied_region, region_behind
 from cudadrv._buffers cimport LockedBuffer, new_buffer
+from cudadrv._call_node cimport (
+    add_call, bind_calls, calls_of, calls_to_copy, new_node_calls,
+)
 from cudadrv._capture cimport (
     MOST_RAWS, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
 )
@@ -29,9 +32,9 @@ from cudadrv._conditions cimport (
 from cudadrv._copy_node cimport add_array_copy, add_copy
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, refuse_here, report_end
 from cudadrv._driver cimport (
-    CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, cuGraphLaunch,
-    cuGraphUpload, cudadrv_table, has_answered, in_cuGraphCreate, in_cuGraphExecDestroy,
-    in_cuGraphInstantiateWithFlags, likely, unlikely,
+    CUDA_SUCCESS, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream,
+    cuGraphLaunch, cuGraphUpload, cudadrv_table, has_answered, in_cuGraphCreate,
+    in_cuGraphExecDestroy, in_cuGraphInstantiateWithFlags, likely, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
@@ -42,6 +45,7 @@ from cudadrv._errors cimport (
     close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized, uninitialized,
 )
 from cudadrv._fill_node cimport add_fill
+from cudadrv._host_function cimport Launched, Launches, refuse_in_body
 from cudadrv._kernel cimport Kernel, attributes_of
 from cudadrv._launch_node cimport add_launch
 from cudadrv._memory_kinds cimport EXECUTABLE
@@ -56,7 +60,7 @@ from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array
 from cudadrv._release cimport drain, may_finish, release_later
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream, check_stream, known_stream, stream_for
+from cudadrv._stream cimport Stream, check_stream, driver_call, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._driver import missing_functions
@@ -225,7 +229,7 @@ cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
 
 cdef list replaced(list nodes, GraphNode old, GraphNode new):
     """Return a copy of the list in which a node is replaced by another one."""
-    cdef list found = list(nodes)
+    cdef list found = nodes[:]  # if memory runs out, list() leaks its argument in Python 3.11
     cdef Py_ssize_t i = old.index   # nodes in bodies come between other nodes
     while nodes[i] is not old:
         i += 1
@@ -575,6 +579,19 @@ cdef class Graph(Builder):
             self, kernel, grid, block, args, shared_bytes, borrows, cooperative, cluster,
             attributes_of(priority, domain, window, False), after)
 
+    def add_call(self, function, *buffers, after=()):
+        """Add a call of a function of the program. Runs nothing, and borrows nothing.
+
+        Each launch then calls ``function(*arrays)``. ``function`` and ``buffers`` are as in
+        `Stream.call`, and so are the exceptions of the function: the first wait after which the
+        launch is known to be complete raises them. ``after``, the result and errors are as in
+        `add_copy`. CaptureError is also raised if the graph is a body: the driver runs no functions
+        there.
+
+        Driver function: cuGraphAddHostNode.
+        """
+        return add_call(self, function, buffers, after)
+
     def add_graph(self, Graph child not None, *, after=()):
         """Add a node that runs all nodes of another graph. Runs nothing, and borrows nothing.
 
@@ -584,9 +601,12 @@ cdef class Graph(Builder):
 
         Raises what `add_copy` raises; also CaptureError if the other graph has no nodes and was
         never captured, is being captured, has conditional nodes, or is a body: the driver cannot
-        copy it. ValueError if it is this graph, or belongs to another context.
+        copy it; or if it calls functions, and this graph is a body. ValueError if it is this graph,
+        or belongs to another context.
 
-        Driver function: cuGraphAddChildGraphNode.
+        Driver functions: cuGraphAddChildGraphNode; if the other graph calls functions also
+        cuGraphHostNodeSetParams, cuGraphHostNodeGetParams, cuGraphChildGraphNodeGetGraph,
+        cuGraphGetNodes, cuGraphNodeGetType.
         """
         cdef own_request request
         cdef own_access *accesses
@@ -600,6 +620,9 @@ cdef class Graph(Builder):
         child.plan.busy = "being added to another graph by another call"
         try:
             uses = child.uses()
+            calls = calls_to_copy(child.context, calls_of(child, uses.nodes))
+            if calls and self.outer is not None:
+                refuse_in_body("the functions of " + child.label, self.label)
             accesses, count = uses.accesses, uses.count
             if policies_used:
                 room = _with_policies(uses, &count)
@@ -615,6 +638,8 @@ cdef class Graph(Builder):
         finally:
             child.plan.busy = None
         self.plan.holdings.names.numbers.append(name)   # free again when no message can need it
+        if calls:
+            self.calls[node] = calls
         return node
 
     # ---- conditions ----
@@ -748,6 +773,7 @@ cdef class Graph(Builder):
             raise MemoryError()
         memcpy(made.accesses, uses.accesses, uses.count * sizeof(own_access))
         _forget_names()
+        self.bind(made, uses)
         single = weakref.ref(made) if made.conditional else None
         status = _instantiate(made, self.raw)
         if _is_second(status) and self.single is not None:
@@ -761,6 +787,16 @@ cdef class Graph(Builder):
         self.context.check(status)
         self.single = single
         made.operation = graph_launch(self.label, uses.names)
+        return 0
+
+    cdef int bind(self, ExecutableGraph made, Uses uses) except -1:
+        """Prepare the functions of a new executable."""
+        calls = calls_of(self, uses.nodes)
+        if calls:
+            made.launches = Launches.__new__(Launches)
+            made.launches.calls = new_node_calls(calls, made.launches)
+            made.counted = True
+            bind_calls(self.context, calls, made.launches.calls)
         return 0
 
     def close(self):
@@ -931,6 +967,7 @@ cdef class Graph(Builder):
         if self.plan is not None:
             self.plan.end()
         self.plan = self.known = self.single = None
+        self.calls = {}
         self.context, self.site = None, 0
         self.number = number_of_graph()     # executables may keep the nodes with the old number
         return 0
@@ -939,7 +976,9 @@ cdef class Graph(Builder):
         """Return what the nodes use, without the nodes of a capture that has not ended."""
         cdef uint64_t changes = self.plan.root().changes
         if self.known is None or self.seen != changes:
-            nodes = list(self.plan.finished())
+            nodes = []
+            for node in self.plan.finished():   # if memory runs out, list() leaks the tuple in 3.11
+                nodes.append(node)
             self.known, self.seen = uses_of(
                 nodes, _with_bodies(nodes), self.label, self.context, {}), changes
         return self.known
@@ -1226,6 +1265,22 @@ cdef CUresult _upload_call(void *executable, CUstream stream, bint *queued) noex
     return cuGraphUpload(raw[0], stream)
 
 
+cdef struct Counted:
+    CUgraphExec raw
+    uint64_t *count
+    uint64_t number     # the number of this launch
+
+
+cdef CUresult _counted_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    """Launch an executable with functions. The driver runs its launches in their order here."""
+    cdef Counted *launch = <Counted *>arguments
+    cdef CUresult status = cuGraphLaunch(launch.raw, stream)
+    if status == CUDA_SUCCESS:
+        launch.count[0] += 1
+        launch.number = launch.count[0]
+    return status
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class ExecutableGraph:
@@ -1281,36 +1336,15 @@ cdef class ExecutableGraph:
 
         Driver function: cuGraphLaunch.
         """
-        cdef Operation operation
-        cdef Uses uses
         cdef Stream found
-        cdef Token token
-        cdef Room room = None
-        cdef own_access *accesses
-        cdef uint32_t count
         if likely(type(stream) is Stream):
             found = <Stream>stream
         else:
             found = _stream_of_launch(self, stream)
-        if unlikely((found.context is not self.context) | self.changing
+        if unlikely((found.context is not self.context) | self.changing | self.counted
                     | (not is_usable_executable(self))):
-            refuse_launch(self, found)
-        uses, accesses = self.uses, self.accesses
-        count = uses.count
-        self.launching += 1     # from here on, finalizers cannot close or change the executable
-        try:
-            if unlikely(policies_used):
-                room = _with_policies(uses, &count)
-                accesses = accesses if room is None else <own_access *>room.start
-            token = new_token(found, uses, _buffers_function)
-            prepare(&operation, self.operation, accesses, <int>count, _launch_call, &self.raw)
-            reason = issue(&operation, found, &self.runs, uses.apart and room is None)
-        finally:
-            self.launching -= 1
-        if unlikely(reason):
-            refuse_operation(&operation, reason, found, uses.targets(accesses, count))
-        stand_for(token, &operation)
-        return token
+            return _launch_with_calls(self, found)
+        return _launch(self, found, _launch_call, &self.raw)
 
     def upload(self, stream=None):
         """Queue an upload of the graph to the device, so that the first launch is quicker.
@@ -1422,7 +1456,7 @@ cdef class ExecutableGraph:
         own_catch_up(engine)
         retire_name(self)
         drain(False)
-        self.uses = self.holdings = self.original = None
+        self.uses = self.holdings = self.original = self.launches = None
 
     def __enter__(self):
         """``with step:`` closes it at the end of the block."""
@@ -1452,6 +1486,50 @@ cdef int _import_changes() except -1:
     return 0
 
 
+cdef inline Token _launch(
+    ExecutableGraph executable, Stream stream, driver_call call, void *arguments
+):
+    """Queue a launch. The caller has checked the executable and the stream."""
+    cdef Operation operation
+    cdef Uses uses = executable.uses
+    cdef Token token
+    cdef Room room = None
+    cdef own_access *accesses = executable.accesses
+    cdef uint32_t count = uses.count
+    executable.launching += 1   # from here on, finalizers cannot close or change the executable
+    try:
+        if unlikely(policies_used):
+            room = _with_policies(uses, &count)
+            accesses = accesses if room is None else <own_access *>room.start
+        token = new_token(stream, uses, _buffers_function)
+        prepare(&operation, executable.operation, accesses, <int>count, call, arguments)
+        reason = issue(&operation, stream, &executable.runs, uses.apart and room is None)
+    finally:
+        executable.launching -= 1
+    if unlikely(reason):
+        refuse_operation(&operation, reason, stream, uses.targets(accesses, count))
+    stand_for(token, &operation)
+    return token
+
+
+cdef Token _launch_with_calls(ExecutableGraph executable, Stream stream):
+    """The slow path of `launch`: refuse it, or launch an executable with functions."""
+    cdef Launches launches = executable.launches
+    cdef Counted launch = Counted(executable.raw, NULL, 0)
+    cdef Token token
+    cdef Launched launched
+    refuse_launch(executable, stream)
+    launch.count = &launches.count
+    launched = launches.begin()
+    try:
+        token = _launch(executable, stream, _counted_call, &launch)
+        launched.slot, launched.seq = token.slot, token.seq
+    finally:
+        launched.number = launch.number
+        launches.end(launched)
+    return token
+
+
 cdef Stream _stream_of_launch(ExecutableGraph executable, object stream):
     """The slow path of `launch`: return the stream for an argument that may not be a Stream."""
     cdef Stream found
@@ -1464,13 +1542,13 @@ cdef Stream _stream_of_launch(ExecutableGraph executable, object stream):
 
 
 cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1:
-    """Raise the reason why an executable cannot be launched on a stream."""
+    """Raise the reason why an executable cannot be launched on a stream, if there is one."""
     usable_executable(executable)
     check_stream(stream)
     if stream.context is not executable.context:
         raise ValueError(f"{executable.label} belongs to {executable.context!r}, and {stream!r} to"
                          " another context; use a stream of the graph's context")
-    return refuse_while_busy(executable)
+    return _refuse_while_changing(executable)
 
 
 cdef Uses usable_executable(ExecutableGraph executable):
@@ -1487,6 +1565,10 @@ cdef Uses usable_executable(ExecutableGraph executable):
 cdef int refuse_while_busy(ExecutableGraph executable) except -1:
     if executable.launching:
         raise CaptureError(f"another thread is launching {executable.label}")
+    return _refuse_while_changing(executable)
+
+
+cdef int _refuse_while_changing(ExecutableGraph executable) except -1:
     if executable.changing:
         raise CaptureError(f"this executable of {executable.label} is being changed, by another"
                            " thread or by a call in which this one is made")
@@ -1537,6 +1619,8 @@ cdef void _destroy_executable(ExecutableGraph executable) noexcept:
     cdef CUgraphExec raw = executable.raw
     cdef CUresult status
     executable.raw = NULL
+    if executable.launches is not None:
+        executable.launches.calls = ()  # they refer to `launches`: a cycle
     if raw is NULL or cudadrv_table.forked or executable.context.lost:
         return
     if executable.conditional:

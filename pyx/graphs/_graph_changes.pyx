@@ -17,6 +17,7 @@ from libc.string cimport memcpy, memset
 from cudadrv._arguments cimport Frame
 from cudadrv._arrays cimport region_behind
 from cudadrv._buffers cimport new_buffer
+from cudadrv._call_node cimport bind_calls, calls_of, change_call, changed_calls, new_node_calls
 from cudadrv._capture cimport MOST_RAWS, DriverGraph, GraphNode, Holdings, new_holdings
 from cudadrv._copy_node cimport change_copy
 from cudadrv._device cimport Context, is_usable
@@ -40,10 +41,11 @@ from cudadrv._graph cimport (
     ExecutableGraph, Graph, NodeNames, Uses, check_whole, is_usable_executable, name_launches,
     refuse_while_busy, replaced, retire_name, usable_executable, uses_of, uses_with,
 )
+from cudadrv._host_function cimport Launches, NodeCall
 from cudadrv._kernel cimport Kernel
 from cudadrv._launch_node cimport change_launch
 from cudadrv._names cimport (
-    COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, give_back_name, number_of_graph,
+    CALL_NODE, COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, give_back_name, number_of_graph,
 )
 from cudadrv._node cimport NodeChange, home_in_nodes, unlike
 from cudadrv._refusal cimport refuse_closed
@@ -108,6 +110,18 @@ cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
     if following.accesses is not NULL:
         executable.accesses, following.accesses = following.accesses, executable.accesses
     executable.numbers[1], executable.paired = following.number, following.paired
+    if following.calls is not None:
+        _take_over_calls(executable.launches, following.calls)
+
+
+cdef int _take_over_calls(Launches launches, tuple calls) except -1:
+    """Let later launches have these NodeCalls, of which some may be the present ones."""
+    cdef NodeCall call
+    former, launches.calls = launches.calls, calls
+    for call in former:
+        if call not in calls:
+            call.replace()
+    return 0
 
 
 cdef int _put_in_place(Uses uses, GraphNode node) except -1:
@@ -195,6 +209,7 @@ cdef Next _update_by(ExecutableGraph executable, Graph graph):
         uses = _with_disabled(executable, uses, changes)
     following = _next(executable, uses, graph.plan.holdings.copied(graph.label))
     following.number, following.paired = graph.number, paired
+    following.calls = _bind(executable, graph, uses)
     memset(&info, 0, sizeof(info))
     with nogil:
         status = in_cuGraphExecUpdate(
@@ -206,6 +221,19 @@ cdef Next _update_by(ExecutableGraph executable, Graph graph):
     if changes is not None:
         _disable_again(executable, changes)
     return following
+
+
+cdef tuple _bind(ExecutableGraph executable, Graph graph, Uses uses):
+    """Give the calls of a graph, which is about to update an executable, new NodeCalls.
+
+    Returns these, or None if there are none.
+    """
+    if executable.launches is None:     # if the graph has calls, the driver refuses the update
+        return None
+    calls = calls_of(graph, uses.nodes)
+    found = new_node_calls(calls, executable.launches)
+    bind_calls(graph.context, calls, found)
+    return found
 
 
 cdef Uses _with_disabled(ExecutableGraph executable, Uses uses, list changes):
@@ -369,7 +397,7 @@ cdef class ExecutableNode:
 
     def set(
         self, *args, grid=None, block=None, shared_bytes=None, borrows=None, source=None,
-        target=None, value=None
+        target=None, value=None, function=None
     ):
         """Change what the node does in later launches. Does not block.
 
@@ -381,7 +409,8 @@ cdef class ExecutableNode:
         Parameters
         ----------
         *args
-            Of a launch: all arguments, as for `Kernel.launch`.
+            Of a launch: all arguments, as for `Kernel.launch`. Of a call: all buffers, as for
+            `Stream.call`.
         grid, block, shared_bytes, borrows : optional
             Of a launch: as for `Kernel.launch`. The kernel, and whether the launch is cooperative
             or has clusters, stay.
@@ -391,6 +420,8 @@ cdef class ExecutableNode:
             same dtype.
         value : optional
             Of a fill: as for `Buffer.fill_async`.
+        function : callable, optional
+            Of a call: as for `Stream.call`.
 
         Raises
         ------
@@ -402,15 +433,15 @@ cdef class ExecutableNode:
         BufferClosedError
             A buffer is closed.
         CaptureError
-            The operation is neither a launch, a copy nor a fill; or the executable is being
+            The operation is not a launch, a copy, a fill or a call; or the executable is being
             launched or changed by another thread.
         CudaError
             The driver cannot change the node in this way. The node stays as it was.
 
         Driver functions: cuGraphExecKernelNodeSetParams, cuGraphExecMemcpyNodeSetParams,
-        cuGraphExecMemsetNodeSetParams.
+        cuGraphExecMemsetNodeSetParams, cuGraphExecHostNodeSetParams.
         """
-        _set(self, args, grid, block, shared_bytes, borrows, source, target, value)
+        _set(self, args, grid, block, shared_bytes, borrows, source, target, value, function)
 
     @property
     def enabled(self):
@@ -441,6 +472,11 @@ cdef class ExecutableNode:
         _begin_change(executable)
         try:
             old = _known_node(executable, self.index)
+            if old.kind == CALL_NODE:
+                raise CaptureError(
+                    f"{old.called()} of {executable.label} cannot be disabled: the driver disables"
+                    " only launches, copies and fills. Set a function that does nothing instead:"
+                    " step[node].set(function=...)")
             uses = executable.uses
             if wanted == (self.index in uses.disabled):
                 disabled = dict(uses.disabled)
@@ -471,7 +507,7 @@ only_made_by(ExecutableNode, "use step[node], where step is an ExecutableGraph")
 
 cdef int _set(
     ExecutableNode node, tuple args, object grid, object block, object shared_bytes, object borrows,
-    object source, object target, object value
+    object source, object target, object value, object function
 ) except -1:
     """See `ExecutableNode.set`."""
     cdef ExecutableGraph executable = node.executable
@@ -479,14 +515,18 @@ cdef int _set(
     cdef NodeChange change, undo = None
     cdef GraphNode old
     cdef Next following = None
+    cdef tuple calls = None
     cdef Frame frame
     cdef bint of_launch = len(args) > 0 or grid is not None or block is not None \
         or shared_bytes is not None or borrows is not None
     _begin_change(executable)
     try:
         old = _known_node(executable, index)
-        _refuse_others(old, of_launch, source, target, value)
-        if old.kind == LAUNCH_NODE:
+        _refuse_others(old, of_launch, len(args) > 0, source, target, value, function)
+        if old.kind == CALL_NODE:
+            change = change_call(old, executable.context, executable.label, args, function,
+                                 executable.launches)
+        elif old.kind == LAUNCH_NODE:
             change = change_launch(old, args, grid, block, shared_bytes, borrows, &frame)
         elif old.kind == COPY_NODE:
             change = change_copy(old, executable.context, source, target)
@@ -494,6 +534,8 @@ cdef int _set(
             change = change_fill(old, executable.context, target, value)
             undo = same_fill(executable.uses.disabled.get(index, old))
         following = _following(executable, old, change)
+        if old.kind == CALL_NODE:
+            calls = changed_calls(executable.launches, old, change)
         # For a disabled fill, this only finds out whether the driver accepts the change.
         _make(executable, old, change, undo)
         if old.kind == FILL_NODE and index in executable.uses.disabled:
@@ -502,6 +544,8 @@ cdef int _set(
             _put_in_place(executable.uses, change.node)
         else:
             _take_over(executable, following)
+        if calls is not None:
+            _take_over_calls(executable.launches, calls)
     finally:
         executable.changing = False
     change.end()
@@ -516,7 +560,7 @@ cdef object _set_directly(
     if unlikely(names is not NULL or count == 0 or type(<object>given[0]) is not ExecutableNode):
         return _set_usually(method, given, nargsf, names)
     _set(<ExecutableNode>given[0], tuple_of(&given[1], count - 1), None, None, None, None,
-         None, None, None)
+         None, None, None, None)
 
 
 cdef vectorcallfunc _set_usually = exchange_method(
@@ -537,8 +581,8 @@ cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
                            " Capture the graph again, and pass it to update")
     if node.kind == OTHER_NODE or (node.kind == LAUNCH_NODE and node.kernel is None):
         raise CaptureError(f"{node.called()} of {executable.label} cannot be changed: only"
-                           " launches, copies and fills without gaps can. Capture the graph again,"
-                           " and pass it to update")
+                           " launches, calls, and copies and fills without gaps can. Capture the"
+                           " graph again, and pass it to update")
     if not executable.paired:
         raise CaptureError(
             f"{node.called()} cannot be changed any more: a graph with operations of other projects"
@@ -548,17 +592,29 @@ cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
 
 
 cdef int _refuse_others(
-    GraphNode node, bint of_launch, object source, object target, object value
+    GraphNode node, bint of_launch, bint has_arguments, object source, object target, object value,
+    object function
 ) except -1:
     """Refuse arguments of `set` that belong to other operations, and a call without any."""
     cdef bint of_others = source is not None or target is not None or value is not None
+    if node.kind == CALL_NODE or function is not None:
+        if node.kind != CALL_NODE or of_others or of_launch != has_arguments \
+                or not (has_arguments or function is not None):
+            raise TypeError(f"set of {node.called()} takes {_taken_by(node)}")
+        return 0
     if of_launch == of_others or of_launch != (node.kind == LAUNCH_NODE) \
             or (source if node.kind == FILL_NODE else value) is not None:
-        takes = "arguments, grid=, block=, shared_bytes= and borrows=" \
-            if node.kind == LAUNCH_NODE \
-            else "source= and target=" if node.kind == COPY_NODE else "target= and value="
-        raise TypeError(f"set of {node.called()} takes {takes}")
+        raise TypeError(f"set of {node.called()} takes {_taken_by(node)}")
     return 0
+
+
+cdef str _taken_by(GraphNode node):
+    """Return which arguments `set` of a node takes."""
+    if node.kind == LAUNCH_NODE:
+        return "arguments, grid=, block=, shared_bytes= and borrows="
+    if node.kind == CALL_NODE:
+        return "buffers and function="
+    return "source= and target=" if node.kind == COPY_NODE else "target= and value="
 
 
 cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange change):
@@ -681,7 +737,9 @@ cdef bint _is_after_end(GraphNode loan, list nodes, set before):
 cdef set _reached(list edges, Py_ssize_t index):
     """Return the indices of the nodes that can be reached along the edges."""
     found = set()
-    todo = list(edges[index])
+    todo = []
+    for each in edges[index]:   # if memory runs out, list() leaks a tuple in Python 3.11
+        todo.append(each)
     while todo:
         each = todo.pop()
         if each not in found:

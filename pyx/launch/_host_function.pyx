@@ -1,12 +1,12 @@
-"""Functions of the program that streams call: `Stream.call`.
+"""Functions of the program that streams and graphs call: `Stream.call`.
 
 A thread of the driver says that a stream has come to the call, and a thread of this module runs the
 function (host_functions.h). The stream goes on when that thread has written a number to a word in
-page-locked memory.
+page-locked memory. In a graph, the thread of the driver waits until the function has returned.
 
 State that outlives a call: the words of each context, and the calls in flight (a lock in
-host_functions.h); the function that is running, and the functions that have failed (the GIL guards
-them).
+host_functions.h); the nodes of graphs whose calls are in flight, the function that is running, and
+the functions that have failed (the GIL guards them).
 """
 
 import atexit
@@ -18,11 +18,13 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from cudadrv._arguments cimport Access, Room, new_room, region_of
 from cudadrv._buffers cimport HostBuffer, HostView, end_view_of_function, view_for_function
+from cudadrv._capture cimport Capture
 from cudadrv._device cimport (
     Context, FunctionHooks, call_functions_with, contexts, count_failed_functions,
 )
 from cudadrv._driver cimport (
-    CUDADRV_FUNCTION_RUNS, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+    CUDADRV_FUNCTION_RUNS, CUDA_HOST_NODE_PARAMS, CUDA_SUCCESS,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED,
     CU_STREAM_WAIT_VALUE_GEQ, CUdeviceptr, CUhostFn, CUresult, CUstream, CUstreamCaptureMode,
     cuLaunchHostFunc, cuStreamWaitValue64, cuThreadExchangeStreamCaptureMode,
@@ -31,20 +33,22 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, engine, own_access, own_known
 from cudadrv._errors cimport report_text
 from cudadrv._memory_kinds cimport LOCKED
-from cudadrv._names cimport CALL
+from cudadrv._names cimport CALL, CAPTURED_CALL
 from cudadrv._operation cimport Operation, prepare
 from cudadrv._region cimport (
-    Region, borrow, check_region, is_region, overlap, pointer_of, queue, uncounted,
+    Region, borrow, check_region, is_region, of_present_size, overlap, pointer_of, queue,
+    refuse_regions, uncounted,
 )
 from cudadrv._release cimport release_later
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream, check_stream
 from cudadrv._token cimport Token, new_token, stand_for
 
-from cudadrv._errors import BufferExportedError, HostFunctionError
+from cudadrv._errors import BufferExportedError, CaptureError, HostFunctionError
 
 cdef extern from "cudadrv/host_functions.h" nogil:
     ctypedef struct hf_slot:
+        hf_chunk *home
         uint64_t *word
         uint64_t number
         void *call
@@ -53,6 +57,8 @@ cdef extern from "cudadrv/host_functions.h" nogil:
         hf_chunk *more
         uint32_t count
         hf_slot *slots
+    ctypedef struct hf_node:
+        uint64_t done
     struct hf_state "":
         bint stays
     hf_state hf
@@ -64,6 +70,10 @@ cdef extern from "cudadrv/host_functions.h" nogil:
     void hf_give_up(hf_slot *slot, bint queued)
     void hf_finish(hf_slot *slot)
     void hf_abandon(hf_chunk *chunk)
+    hf_node *hf_make_node(void *call, uint64_t launches)
+    void hf_node_reached(void *node)
+    bint hf_is_idle(hf_node *node)
+    void hf_end_node(hf_node *node, bint stays)
     hf_slot *hf_take(bint waits)
     void hf_attach(bint attached)
     bint hf_start(void (*serve)(hf_slot *slot) noexcept)
@@ -140,11 +150,9 @@ cdef hf_slot *_take_slot(Words words) except NULL:
     if cudadrv_table.repeats is not NULL:
         with nogil:
             blocks |= cudadrv_table.repeats()
-    if not hf_start(_serve):
-        raise MemoryError("there is no thread to be had for the functions that streams call")
-    if blocks and not hf.stays:
-        with nogil:
-            hf_stay_attached()
+    _start_thread()
+    if blocks:
+        _stay_attached()
     while slot is NULL:
         chunk = words.chunks
         while chunk is not NULL and slot is NULL:
@@ -153,6 +161,29 @@ cdef hf_slot *_take_slot(Words words) except NULL:
         if slot is NULL:
             _add_chunk(words)
     return slot
+
+
+cdef int _start_thread() except -1:
+    if not hf_start(_serve):
+        raise MemoryError("there is no thread to be had for the functions that streams call")
+    return 0
+
+
+cdef void _stay_attached() noexcept:
+    """Let other threads release the GIL in all calls of the driver, which may wait for functions.
+    """
+    if not hf.stays:
+        with nogil:
+            hf_stay_attached()
+
+
+def keep_thread():
+    """Let the thread that runs functions stay a thread of Python, while no function runs, too.
+
+    For tests in which allocations fail: Python 3.11 crashes if it cannot make a thread's state.
+    """
+    _start_thread()
+    _stay_attached()
 
 
 cdef int _add_chunk(Words words) except -1:
@@ -178,26 +209,15 @@ cdef int _add_chunk(Words words) except -1:
 # ---- the call of a function ----
 
 @cython.final
+@cython.no_gc_clear     # a function may run although nothing but a graph in flight refers to it
 cdef class Call:
-    """A function that a stream calls. A slot refers to it until the function runs."""
-
-    cdef object function
-    cdef list buffers       # the arguments
-    cdef list modes         # how the function uses each
-    cdef list addresses     # where each was when the call was queued
-    cdef str name           # of the function
-    cdef str stream         # the name of the stream in messages
-    cdef uint32_t site      # the line that queued the call
-    cdef uint32_t slot      # the epoch of the operation
-    cdef uint64_t seq
-    cdef object failure     # the exception of the function
-    cdef Words words
+    """A function, and what it gets when a stream or a graph calls it."""
 
     cdef str called(self):
-        return f"{self.name}, which {self.stream} called (queued at {place(self.site)})"
+        return f"{self.name}, which {self.caller} called ({self.done} at {place(self.site)})"
 
-    cdef int run(self, bint blocks) except -1:
-        """Run the function. Its exception is kept for the next wait.
+    cdef object run(self, bint blocks):
+        """Run the function. Returns what it has raised, for the next wait; else None.
 
         `blocks` is true if a thread of the driver waits for it.
         """
@@ -205,6 +225,7 @@ cdef class Call:
         cdef list views = []
         cdef list arrays = []
         cdef list kept = []
+        failure = None
         try:
             for buffer, mode, first in zip(self.buffers, self.modes, self.addresses):
                 view = view_for_function(buffer, mode == OWN_READ, first)
@@ -215,25 +236,24 @@ cdef class Call:
                     _say_use(first, view.buffer.nbytes, mode != OWN_READ)
             arguments = tuple(arrays)
             arrays = None
-            self._run(arguments)
+            self.run_now(arguments)
         except BaseException as error:
-            self.failure = error
+            failure = error
         arrays = arguments = None
-        traceback = None if self.failure is None else self.failure.__traceback__
+        traceback = None if failure is None else failure.__traceback__
         for i, view in enumerate(views):
             text = end_view_of_function(view, traceback, f"array {i} of {self.called()},")
             if text is not None:
                 kept.append(text)
-        self.function = self.buffers = None
-        if self.failure is not None:
-            self.failure.add_note(f"cudadrv: in {self.called()}")
+        if failure is not None:
+            failure.add_note(f"cudadrv: in {self.called()}")
             for text in kept:
-                self.failure.add_note(f"cudadrv: {text}")
+                failure.add_note(f"cudadrv: {text}")
         elif kept:
-            self.failure = BufferExportedError("\n".join(kept))
-        return 0
+            failure = BufferExportedError("\n".join(kept))
+        return failure
 
-    cdef int _run(self, tuple arguments) except -1:
+    cdef int run_now(self, tuple arguments) except -1:
         global _running, _thread
         _running, _thread = self, this_thread()
         cudadrv_set_attention(CUDADRV_FUNCTION_RUNS)
@@ -253,7 +273,36 @@ cdef void _say_use(CUdeviceptr first, size_t nbytes, bint writes) noexcept:
 
 cdef Call _running = None       # the call whose function is running
 cdef unsigned long _thread = 0  # the thread that runs it
-cdef list _failed = []          # calls whose exceptions nobody has got yet, the oldest first
+cdef list _failed = []          # Failures whose exceptions nobody has got yet, the oldest first
+
+
+cdef Call new_call(object function, tuple buffers):
+    """Check a function and its buffers. The caller sets the other fields of the call."""
+    cdef Call call = Call.__new__(Call)
+    _check_function(function)
+    call.function, call.name = function, _name_of(function)
+    _use_buffers(call, buffers)
+    return call
+
+
+cdef int borrow_of_call(Call call, own_access *accesses) except -1:
+    """Fill in the accesses of a call, and find where its buffers are."""
+    cdef Py_ssize_t i
+    cdef list addresses = []
+    for i in range(len(call.buffers)):
+        borrow(<Region>call.buffers[i], &accesses[i], call.modes[i])
+        # If the stream is the first user, this chooses the memory.
+        addresses.append(pointer_of(<Region>call.buffers[i]))
+    call.addresses = addresses
+    return 0
+
+
+cdef tuple described_of_call(Call call):
+    """Return the names of the buffers of a call, in messages."""
+    found = []
+    for region in call.buffers:
+        found.append((<Region>region).describe())
+    return tuple(found)
 
 
 cdef struct Queued:
@@ -275,34 +324,27 @@ cdef CUresult _queue_call(void *arguments, CUstream stream, bint *queued) noexce
 
 def call_function(Stream stream not None, function, tuple buffers not None):
     """See `Stream.call`."""
-    cdef Call call
-    _check_function(function)
-    call = Call.__new__(Call)
-    call.function, call.name = function, _name_of(function)
-    _use_buffers(call, buffers)
+    cdef Call call = new_call(function, buffers)
     check_stream(stream)
     if stream.capture is not NULL:
-        stream.refuse_captured()
-    call.stream, call.words = stream.called(), _words_of(stream.context)
+        return _capture(call, stream)
+    call.caller, call.done, call.context = stream.called(), "queued", stream.context
     return _queue(call, stream)
 
 
 cdef Token _queue(Call call, Stream stream):
     cdef Operation operation
     cdef Queued queued
-    cdef Py_ssize_t i
     cdef list uses = []
     cdef bint issued = False
     cdef Py_ssize_t count = len(call.buffers)
     cdef Room room = new_room((count + 1) * sizeof(own_access))
     cdef own_access *accesses = <own_access *>room.start
-    cdef Token token = new_token(stream, _in_mode(call, OWN_READ), _in_mode(call, OWN_WRITE))
-    for i in range(count):
-        borrow(<Region>call.buffers[i], &accesses[i], call.modes[i])
-        # If the stream is the first user, this chooses the memory.
-        call.addresses.append(pointer_of(<Region>call.buffers[i]))
-        uses.append(uncounted(<Region>call.buffers[i]))
-    queued.slot, queued.queued = _take_slot(call.words), False
+    cdef Token token = new_token(stream, in_mode(call, OWN_READ), in_mode(call, OWN_WRITE))
+    borrow_of_call(call, accesses)
+    for region in call.buffers:
+        uses.append(uncounted(<Region>region))
+    queued.slot, queued.queued = _take_slot(_words_of(call.context)), False
     prepare(&operation, CALL, accesses, <int>count, _queue_call, &queued)
     try:
         queue(&operation, stream, call.buffers)
@@ -320,7 +362,7 @@ cdef Token _queue(Call call, Stream stream):
     return token
 
 
-cdef tuple _in_mode(Call call, int wanted):
+cdef tuple in_mode(Call call, int wanted):
     found = []
     for buffer, mode in zip(call.buffers, call.modes):
         if mode == wanted:
@@ -391,7 +433,7 @@ cdef int _refuse_excluded(Py_ssize_t index, Region region) except -1:
 
 cdef int _refuse_reads_of(Region written, Call call) except -1:
     cdef Region region
-    for region in _in_mode(call, OWN_READ):
+    for region in in_mode(call, OWN_READ):
         if overlap(region, written):
             raise ValueError(
                 f"{region.describe()} is passed as cudadrv.read, and {written.describe()} as"
@@ -399,6 +441,175 @@ cdef int _refuse_reads_of(Region written, Call call) except -1:
                 " write them. If it works in place, pass the second buffer bare, without"
                 " cudadrv.write")
     return 0
+
+
+# ---- calls in graphs ----
+
+cdef CUresult _capture_call(void *call, CUstream stream, bint *queued) noexcept nogil:
+    """Capture a call. Each executable gives the node its NodeCall (`bind_calls` in _call_node)."""
+    return cuLaunchHostFunc(stream, <CUhostFn>hf_node_reached, NULL)
+
+
+cdef Token _capture(Call call, Stream stream):
+    cdef Operation operation
+    cdef Capture capture = <Capture>stream.capture
+    cdef Py_ssize_t count = len(call.buffers)
+    cdef Room room = new_room((count + 1) * sizeof(own_access))
+    cdef Token token
+    cdef int reason
+    if capture.joined:
+        raise CaptureError(
+            f"{call.name} cannot be called in {capture.called()}: launches of another library's"
+            " graph are unknown to cudadrv. Call it before or after such a launch")
+    if capture.plan.outer is not NULL:
+        refuse_in_body(call.name, capture.graph)
+    call.caller, call.done, call.context = capture.graph, "captured", stream.context
+    fix_sizes(call)
+    token = new_token(stream, in_mode(call, OWN_READ), in_mode(call, OWN_WRITE))
+    borrow_of_call(call, <own_access *>room.start)
+    prepare(&operation, CAPTURED_CALL, <own_access *>room.start, <int>count, _capture_call, NULL)
+    call.site = operation.request.site
+    # Not `queue`: if the capture has just ended, the call must not go to the stream.
+    reason = capture.issue(stream, &operation.request, _capture_call, NULL)
+    if reason:
+        refuse_regions(&operation, reason, stream, call.buffers, None)
+    stand_for(token, &operation)
+    capture.receiver.calls[token.asked] = call
+    return token
+
+
+cdef int fix_sizes(Call call) except -1:
+    """Let a call of a graph keep its buffers in their present size."""
+    cdef list found = []
+    for region in call.buffers:
+        found.append(of_present_size(<Region>region))
+    call.buffers = found
+    return 0
+
+
+cdef int refuse_in_body(str name, str body) except -1:
+    raise CaptureError(
+        f"{name} cannot be called in {body}: the driver runs no functions of the host in bodies of"
+        " conditional nodes. Call it before or after the conditional node")
+
+
+@cython.final
+@cython.no_gc_clear     # launches in flight need it
+cdef class NodeCall:
+    """The calls of one function by the launches of one executable graph."""
+
+    def __dealloc__(self):
+        if self.node is not NULL and not cudadrv_table.forked:
+            hf_end_node(<hf_node *>self.node, self.call.context.lost)
+
+    cdef void fill_in(self, CUDA_HOST_NODE_PARAMS *params) noexcept:
+        params.fn, params.userData = <CUhostFn>hf_node_reached, self.node
+
+    cdef bint is_idle(self) noexcept:
+        """Whether all launches that call this function have done so."""
+        cdef hf_node *node = <hf_node *>self.node
+        if self.call.context.lost:
+            return hf_is_idle(node)
+        if self.last:   # later launches call another function
+            return node.done == self.last
+        return node.done == self.launches.count and self.launches.busy == 0
+
+    cdef int settle(self) except -1:
+        """Let the executable alone keep this object, unless launches in flight need it."""
+        if self.is_idle():
+            _in_flight.discard(self)
+        return 0
+
+    cdef int replace(self) except -1:
+        """Note that later launches call another function."""
+        self.last = self.launches.count
+        if self.last == 0:  # the executable was never launched, and nothing has to be kept
+            _in_flight.discard(self)
+            return 0
+        return self.settle()
+
+
+# The NodeCalls of launches in flight. A graph and its functions may be garbage already.
+cdef set _in_flight = set()
+
+
+@cython.final
+cdef class Launched:
+    """A launch of an executable graph with functions."""
+
+    cdef bint is_complete(self) noexcept:
+        """Whether the host knows that the launch is complete."""
+        return self.seq != 0 and own_known(engine, self.slot, self.seq)
+
+
+@cython.final
+cdef class Launches:
+    """The launches of an executable graph with functions."""
+
+    def __cinit__(self):
+        self.calls, self.known = (), []
+
+    cdef Launched begin(self):
+        """Called before each launch. The caller fills in the result, and passes it to `end`."""
+        cdef Launched launched = Launched.__new__(Launched)
+        cdef NodeCall call
+        while self.known and (<Launched>self.known[0]).is_complete():
+            self.complete = max(self.complete, (<Launched>self.known.pop(0)).number)
+        if cudadrv_table.repeats is not NULL:
+            with nogil:
+                repeats = cudadrv_table.repeats()
+            if repeats:
+                _stay_attached()
+        self.known.append(launched)
+        self.busy += 1
+        try:
+            for call in self.calls:
+                _in_flight.add(call)
+        except MemoryError:
+            self.end(launched)
+            raise
+        return launched
+
+    cdef int end(self, Launched launched) except -1:
+        """Called after each launch, also after one that has failed. Needs no memory."""
+        cdef NodeCall call
+        self.busy -= 1
+        if launched.number == 0:
+            self.known.remove(launched)
+        for call in self.calls:
+            call.settle()
+        return 0
+
+    cdef NodeCall call_at(self, Py_ssize_t index):
+        """Return the present NodeCall of a node."""
+        cdef NodeCall call
+        for call in self.calls:
+            if call.index == index:
+                return call
+        return None
+
+    cdef bint is_complete(self, uint64_t number) except -1:
+        """Whether a launch is known to be complete."""
+        cdef Launched launched
+        for launched in self.known:
+            if launched.number == number:
+                return launched.is_complete()
+        return number <= self.complete
+
+
+cdef void no_call(CUDA_HOST_NODE_PARAMS *params) noexcept:
+    """Describe a call of a graph that belongs to no executable yet, so it cannot run."""
+    params.fn, params.userData = <CUhostFn>hf_node_reached, NULL
+
+
+cdef NodeCall new_node_call(Call call, Launches launches, Py_ssize_t index):
+    cdef NodeCall made = NodeCall.__new__(NodeCall)
+    made.call, made.launches, made.index = call, launches, index
+    made.node = hf_make_node(<void *>made, launches.count)
+    if made.node is NULL:
+        raise MemoryError()
+    _start_thread()
+    return made
 
 
 # ---- the thread that runs the functions ----
@@ -420,36 +631,78 @@ cdef void _serve(hf_slot *slot) noexcept with gil:
 
 cdef void _run_slot(hf_slot *slot) noexcept:
     cdef Call call
+    if slot.home is NULL:
+        _run_node(slot)
+        return
     if slot.call is NULL:   # its context was lost
         return
     call = <Call>slot.call
     slot.call = NULL
     Py_DECREF(call)
-    try:
-        call.run(slot.blocks)
-        if call.failure is not None and not cudadrv_table.forked:
-            _keep_failure(call)
-    except BaseException as error:
-        report_text(f"{call.called()} could not be run: {error!r}")
+    _run_call(call, slot, None)
+    call.function = call.buffers = None
     if not cudadrv_table.forked:
         hf_finish(slot)
-        call.words.drop_unused()
+        _words_of(call.context).drop_unused()
 
 
-cdef int _keep_failure(Call call) except -1:
+cdef void _run_node(hf_slot *slot) noexcept:
+    cdef NodeCall node = <NodeCall>slot.call
+    if not node.call.context.lost:
+        _run_call(node.call, slot, node.launches)
+    if not cudadrv_table.forked:
+        hf_finish(slot)
+        node.settle()
+
+
+cdef void _run_call(Call call, hf_slot *slot, Launches launches) noexcept:
+    """Run the function of a call, and keep its exception."""
+    cdef Failure failure
+    try:
+        error = call.run(slot.blocks)
+    except BaseException as raised:     # there was no memory for the arrays, for example
+        error = raised
+    try:
+        if error is not None and not cudadrv_table.forked:
+            failure = Failure.__new__(Failure)
+            failure.error, failure.called = error, call.called()
+            failure.slot, failure.seq = call.slot, call.seq
+            failure.launches, failure.number = launches, slot.number
+            _keep_failure(failure)
+    except BaseException as lost:
+        report_text(f"an exception of {call.called()} was lost: {lost!r}")
+
+
+@cython.final
+cdef class Failure:
+    """An exception of a function that nobody has got yet."""
+
+    cdef object error
+    cdef str called
+    cdef uint32_t slot      # the epoch of the call
+    cdef uint64_t seq
+    cdef Launches launches  # of a call in a graph; else None
+    cdef uint64_t number    # the number of that launch
+
+    cdef bint is_known(self) except -1:
+        """Whether the host knows that the call is complete."""
+        if self.launches is not None:
+            return self.launches.is_complete(self.number)
+        return own_known(engine, self.slot, self.seq)
+
+
+cdef int _keep_failure(Failure failure) except -1:
     """Keep an exception until somebody waits. If there are many already, report the oldest one."""
-    cdef Call oldest
-    _failed.append(call)
+    _failed.append(failure)
     if len(_failed) > MOST_FAILED:
-        oldest = _failed.pop(0)
-        _report_failure(oldest)
+        _report_failure(_failed.pop(0))
     count_failed_functions(len(_failed))
     return 0
 
 
-cdef int _report_failure(Call call) except -1:
-    report_text(f"nobody has waited for {call.called()}, and it raised"
-                f" {type(call.failure).__name__}: {call.failure}")
+cdef int _report_failure(Failure failure) except -1:
+    report_text(f"nobody has waited for {failure.called}, and it raised"
+                f" {type(failure.error).__name__}: {failure.error}")
     return 0
 
 
@@ -467,13 +720,13 @@ cdef int _refuse_in_function() except -1:
 
 cdef int _raise_known() except -1:
     """Raise the exceptions of the functions that are known to be complete, and forget them."""
-    cdef Call call
+    cdef Failure failure
     found, later = [], []
-    for call in _failed:
-        if own_known(engine, call.slot, call.seq):
-            found.append(call.failure)
+    for failure in _failed:
+        if failure.is_known():
+            found.append(failure.error)
         else:
-            later.append(call)
+            later.append(failure)
     if not found:
         return 0
     _failed[:] = later
@@ -489,6 +742,10 @@ cdef int _drop_calls(Context context) except -1:
     cdef hf_chunk *chunk
     cdef uint32_t i
     cdef list dropped = []
+    cdef NodeCall node
+    for node in list(_in_flight):
+        if node.call.context is context:
+            node.settle()
     if words is None:
         return 0
     chunk = words.chunks
@@ -510,8 +767,8 @@ def _end():
         return
     with nogil:
         hf_end()
-    for call in _failed:
-        _report_failure(call)
+    for failure in _failed:
+        _report_failure(failure)
     _failed.clear()
 
 

@@ -661,6 +661,9 @@ cdef class Lending:
 cdef class Receiver:
     """An object that gets the nodes of a capture, and nodes that are added without a capture."""
 
+    def __cinit__(self):
+        self.calls = {}
+
     cdef int begin(self, Capture capture) except -1:
         """Raise if no capture can begin. Let `plan` take the nodes."""
         raise NotImplementedError

@@ -423,7 +423,8 @@ cdef class Stream:
         """Queue a call of a function of the program: ``function(*arrays)``. Does not wait for it.
 
         The function runs when all earlier work of the stream is complete, and later work of the
-        stream waits for it. It runs in a thread of cudadrv, which runs one function at a time.
+        stream waits for it. It runs in a thread of cudadrv, which runs one function at a time. If
+        the stream is captured, each launch of the graph calls the function.
 
         Parameters
         ----------
@@ -454,7 +455,7 @@ cdef class Stream:
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md. Nothing is queued then.
         CaptureError
-            The stream is captured.
+            The stream is captured into a body of a conditional node, or by another library.
         CudaError
             A driver call failed.
 

@@ -230,3 +230,49 @@ def test_functions_of_two_streams(cuda_device):
     orders.clear()
     assert explore(lambda: program(True), judge).complete
     assert orders == {("one", "other")}
+
+
+def test_functions_of_two_graphs(cuda_device):
+    """They run in each order, as those of two streams."""
+    orders = set()
+
+    def program():
+        seen = []
+        host = cu.LockedBuffer.zeros(4)
+        with cu.Stream() as one, cu.Stream() as other, cu.Graph() as first, cu.Graph() as second:
+            first.add_call(lambda array: seen.append("one"), cu.read(host))
+            second.add_call(lambda: seen.append("other"))
+            steps = first.instantiate(), second.instantiate()
+            steps[0].launch(one)
+            steps[1].launch(other)
+            one.synchronize()
+            other.synchronize()
+            for step in steps:
+                step.close()
+        orders.add(tuple(seen))
+        return True
+
+    assert explore(program, judge).complete
+    assert orders == {("one", "other"), ("other", "one")}
+
+
+def test_a_function_of_a_graph_that_races(cuda_device):
+    """Without the order of the policy, a copy may run before or after the function."""
+    found = set()
+
+    def program():
+        host, work = cu.LockedBuffer.zeros(4), cu.DeviceBuffer.zeros(4)
+        with cu.Stream() as one, cu.Stream() as other, cu.Graph() as graph:
+            with cu.ordering("unchecked"):
+                graph.add_call(lambda array: array.fill(5), host)
+                step = graph.instantiate()
+                step.launch(one)
+                work.copy_from_async(host, other)
+            one.synchronize()
+            other.synchronize()
+            found.add(int(work.to_numpy()[0]))
+            step.close()
+        return True
+
+    assert explore(program, judge).complete
+    assert found == {0, 5}

@@ -1104,6 +1104,46 @@ def graphs():
 
 
 @program
+def functions_in_graphs():
+    main = cu.Stream()
+    work = cu.DeviceBuffer.from_array(numbers(8))
+    host, other = cu.LockedBuffer(8, "u4"), cu.LockedBuffer.zeros(8, "u4")
+    seen = []
+    inner = cu.Graph()
+    with inner.capture(main):
+        host.copy_from_async(work, main)
+        main.call(lambda array: np.add(array, 1, out=array), host)
+        work.copy_from_async(host, main)
+    graph = cu.Graph()
+    child = graph.add_graph(inner)
+    call = graph.add_call(lambda array: seen.append(int(array[0])), cu.read(host), after=[child])
+    with graph.instantiate() as step, graph.instantiate() as second:
+        step.launch(main)
+        second.launch(main).wait()
+        assert seen == [1, 2]
+        step[call].set(cu.read(other), function=lambda array: seen.append(array.size))
+        step.launch(main).wait()
+        assert seen == [1, 2, 8]
+        step.update(graph)
+        step.launch(main).wait()
+        assert seen == [1, 2, 8, 4]
+    graph.close()
+    inner.close()
+    assert items_of(work).tolist() == list(range(4, 12))
+    with cu.Graph() as failing:
+        failing.add_call(lambda array: {}[array.size], cu.read(host))
+        with failing.instantiate() as step:
+            try:
+                step.launch(main).wait()
+            except KeyError:
+                pass
+            except BaseException:
+                with suppress(Exception):  # the next wait raises what the function has raised
+                    main.synchronize()
+                raise
+
+
+@program
 def graph_changes():
     main = cu.Stream()
     frames, result = cu.LockedBuffer.zeros(4, "f8"), cu.LockedBuffer.zeros(4, "f8")

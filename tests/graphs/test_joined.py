@@ -268,6 +268,7 @@ REFUSED = {
     "context": lambda w: w.main.context.synchronize(),
     "blocking": lambda w: w.work.fill(1, stream=w.main),
     "array": lambda w: w.work.copy_from_async(np.zeros(16, "f4"), w.main),
+    "function": lambda w: w.main.call(print),
     "wait outside": lambda w: w.main.wait(cu.Stream()),
     "capture": lambda w: w.graph.capture(w.main).__enter__(),
     "join again": lambda w: cu.joins_capture(w.main).__enter__(),

@@ -62,6 +62,66 @@ def test_objects_that_go_in_any_order(run):
     """)
 
 
+def test_functions_of_graphs_that_never_return(run):
+    out = run("""
+    running = threading.Event()
+    def function(array):
+        running.set()
+        threading.Event().wait()
+    graph, other = cu.Graph(), cu.Stream()
+    graph.add_call(lambda array: print("ran"), host, after=[graph.add_call(function, host)])
+    steps = graph.instantiate(), graph.instantiate()
+    with cu.ordering("wait"):
+        steps[0].launch(stream)
+        steps[0].launch(other)
+        steps[1].launch(stream)
+    limit = time.monotonic() + 5
+    while not running.wait(0.001) and time.monotonic() < limit:
+        try:
+            stream.synchronize(timeout=0)
+        except TimeoutError:
+            pass
+    """)
+    assert out == ""
+
+
+def test_graphs_that_go_while_a_function_waits(run):
+    run("""
+    graph = cu.Graph()
+    graph.add_call(np.sort, host)
+    step = graph.instantiate()
+    step.launch(stream)
+    sys.modules["keep"] = [graph, host, step, stream]
+    del graph, host, step, stream
+    """)
+
+
+def test_forks_in_a_function_of_a_graph(run):
+    run("""
+    def function(array):
+        child = os.fork()
+        if child == 0:
+            try:
+                step.launch(stream)
+            except cu.OwnershipError:
+                os._exit(3)
+            os._exit(4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        array[0] += 1
+    graph = cu.Graph()
+    graph.add_call(function, host)
+    step = graph.instantiate()
+    step.launch(stream).wait()
+    step.launch(stream).wait()
+    assert host[0] == 2
+    child = os.fork()
+    if child == 0:
+        del step, graph, function
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    """)
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_what_nobody_has_waited_for(script, schedule):
     done = script.run(

@@ -153,6 +153,17 @@ class Invert:
 
 
 @dataclass(eq=False)
+class Called:
+    """The effect of a function of the host: in a graph, another kind of node than a copy."""
+
+    effect: Copy | Invert
+    kind = "call"
+
+    def __call__(self, *buffers):
+        self.effect(*buffers)
+
+
+@dataclass(eq=False)
 class Add:
     """The effect of the kernel `add`.
 

@@ -25,6 +25,7 @@ class BuildChoices(ChangeChoices):
 
     def add_to(self, graph):
         ways = [self.add_copy] * 4 + [self.add_fill] * 4 + [self.add_launch] * 3 + [self.add_child]
+        ways += [self.add_call] * self.calls_functions
         ways += [self.add_launch_of_module] if self.modules else []
         self.random.choice(ways)(graph, self.pick_after(graph))
 
@@ -71,6 +72,12 @@ class BuildChoices(ChangeChoices):
             value = self.random.randrange(256)
             self.note("add fill", *self.told_of(graph, after), self.buffers.index(buffer), value)
             self.session.add_fill(graph, after, self.box_of(buffer), value)
+
+    def add_call(self, graph, after):
+        hosts, told = self.pick_hosts()
+        if hosts is not None:
+            self.note("add call", *self.told_of(graph, after), *told)
+            self.session.add_call(graph, after, *hosts)
 
     def add_launch(self, graph, after):
         place = self.around(graph)

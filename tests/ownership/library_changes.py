@@ -19,7 +19,8 @@ class ChangeChoices(GraphChoices):
     def capture_alike(self):
         """Capture a graph whose operations often fit the operations of another graph."""
         if len(self.patterns) < 2 and self.chance(0.6):
-            pattern = tuple(self.random.choices(KINDS, k=self.random.randint(1, 4)))
+            kinds = (*KINDS, *("call",) * self.calls_functions)
+            pattern = tuple(self.random.choices(kinds, k=self.random.randint(1, 4)))
             self.patterns.append(tuple((kind, self.random.randrange(2)) for kind in pattern))
         if not self.patterns:
             return
@@ -61,6 +62,11 @@ class ChangeChoices(GraphChoices):
                 self.session.copy(buffer, other, stream)
         elif kind == "lend" and not self.is_of_one_thread(stream):
             self.lend_alike(buffer, stream, *told)
+        elif kind == "call":
+            hosts, more = self.pick_hosts()
+            if hosts is not None:
+                self.note("call", *more, *told[1:])
+                self.session.call_function(*hosts, stream)
         elif kind == "launch":
             self.note("launch", *told)
             self.session.launch(buffer, other, other, stream)
@@ -177,6 +183,12 @@ class ChangeChoices(GraphChoices):
         self.note("  to", target and self.at_or_new(target), value, "meddling" * bool(meddle))
         if target is None or target.closed or is_filled(target):
             self.session.set_fill(*node, target, value, meddle)
+
+    def set_call(self, *node):
+        hosts, told = self.pick_hosts()
+        if hosts is not None:
+            self.note("  to", *told)
+            self.session.set_call(*node, *hosts)
 
     def set_add(self, *node):
         place = self.near(node[0])

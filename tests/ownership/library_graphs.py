@@ -122,8 +122,9 @@ class GraphChoices(ManagedChoices):
     def do_inside(self):
         """Do a few steps in the block of a capture."""
         steps = self.random.randint(2, MOST_INSIDE)
-        weights = [INSIDE[name] * self.random.choice((0.3, 1, 1, 2)) for name in INSIDE]
-        for name in self.random.choices(tuple(INSIDE), weights, k=steps):
+        inside = INSIDE | ({"call_function": 12} if self.calls_functions else {})
+        weights = [inside[name] * self.random.choice((0.3, 1, 1, 2)) for name in inside]
+        for name in self.random.choices(tuple(inside), weights, k=steps):
             if name in self.weights and not self.weights[name]:
                 continue
             self.in_some_thread(getattr(self, name))

@@ -254,6 +254,36 @@ MUTATIONS = [
         "prepare(&operation, CALL, accesses, 0, _queue_call, &queued)",
     ),
     (
+        "a captured function's buffers are not borrowed",
+        "_host_function._capture",
+        "CAPTURED_CALL, <own_access *>room.start, <int>count,",
+        "CAPTURED_CALL, <own_access *>room.start, 0,",
+    ),
+    (
+        "an added function's buffers are not borrowed",
+        "_call_node.add_call",
+        "<own_access *>room.start, <int>len(call.buffers))",
+        "<own_access *>room.start, 0)",
+    ),
+    (
+        "a changed function's buffers are not borrowed",
+        "change_call",
+        "change.node.count = <uint32_t>len(call.buffers)",
+        "change.node.count = 0",
+    ),
+    (
+        "a changed function keeps its buffers",
+        "changed_calls",
+        "if call.index == old.index else call",
+        "if False else call",
+    ),
+    (
+        "launches in flight do not keep their functions",
+        "Launches.begin",
+        "                _in_flight.add(call)\n",
+        "                pass\n",
+    ),
+    (
         "a stream does not wait for its functions",
         "_queue_call",
         "        if not call.slot.blocks:\n",

@@ -125,6 +125,8 @@ class Program(TextureChoices):
             self.sizes += SIZES_OF_BOXES
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.textures = not self.several and self.chance(self.with_textures)
+        # Not drawn, so that the other programs stay as they are.
+        self.calls_functions = Random(f"functions {seed}").random() < self.with_functions
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -181,8 +183,7 @@ class Program(TextureChoices):
             if step == "await_something" and not awaits:
                 weight = 0
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
-        # Not drawn, so that the other programs stay as they are.
-        if Random(f"functions {self.seed}").random() < self.with_functions:
+        if self.calls_functions:
             yield "call_function", 20
 
     # ---- threads ----
@@ -870,13 +871,21 @@ class Program(TextureChoices):
 
     def call_function(self):
         """Let a stream call a function with buffers of the host."""
+        if stream := self.maybe_stream(False, None):
+            hosts, told = self.pick_hosts()
+            if hosts is not None:
+                self.note("call", *told, self.at(stream, self.streams))
+                self.keep(self.session.call_function(*hosts, stream))
+
+    def pick_hosts(self):
+        """Choose the buffers of a call: a target, and a source or None; and how to tell of them."""
         hosts = [
             buffer
             for buffer in self.buffers
             if isinstance(buffer.real, cu.HostBuffer) and buffer.layout is None and buffer.nbytes
         ]
-        if not hosts or not (stream := self.maybe_stream(False, None)):
-            return
+        if not hosts:
+            return None, ()
         target, source, cut = self.pick(hosts), self.pick(hosts), None
         told = self.buffers.index(target), self.buffers.index(source)
         if target.closed or source.closed or target.memory is source.memory or self.chance(0.3):
@@ -886,13 +895,10 @@ class Program(TextureChoices):
         else:
             target, cut = self.like(target, source)
         if target is None or (source is None and cut is not None):
-            return
+            return None, ()
         if source is not None and any(relation(target, source)):
-            return
-        self.note(
-            "call", *told, cut, "with both" * (source is not None), self.at(stream, self.streams)
-        )
-        self.keep(self.session.call_function(target, source, stream))
+            return None, ()
+        return (target, source), (*told, cut, "with both" * (source is not None))
 
     def like(self, buffer, other):
         """Make a part of a buffer with the dtype and the size of another buffer, or None."""

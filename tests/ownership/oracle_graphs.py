@@ -28,7 +28,7 @@ from oracle import (
 )
 
 # The operations that can be changed, or at least enabled and disabled.
-CHANGED = ("copy", "box copy", "fill", "add", "swap", "peek", "steer")
+CHANGED = ("copy", "box copy", "fill", "add", "swap", "peek", "steer", "call")
 FILLS_AND_COPIES = ("fill", "copy", "box fill", "box copy")
 
 
@@ -348,6 +348,10 @@ class Plan(Oracle):
     def all_conditions(self):
         return [*self.conditions, *(x for plan in self.bodies() for x in plan.all_conditions())]
 
+    def calls(self):
+        """Whether a node, also of a child graph, calls a function of the host."""
+        return any(each.effect.kind == "call" for each in leaves(self.operations))
+
     def bodies(self):
         return [plan for each in self.operations for plan in each.plans]
 
@@ -384,6 +388,11 @@ class Capture:
         self.join(origin)
         for each in after:
             plan.order_after(self.inside[origin], each.point)
+
+    @property
+    def takes_calls(self):
+        """Whether functions of the host can be called in the capture."""
+        return not self.joined and self.plan.outer is None
 
     def join(self, stream):
         """Make a stream a part of the capture."""

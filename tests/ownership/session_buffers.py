@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import oracle as model
-from effects import UNKNOWN, Copy, Fill, Invert, all_of, an_item, of_box
+from effects import UNKNOWN, Called, Copy, Fill, Invert, all_of, an_item, of_box
 from oracle import CAPTURED, HELD, MEMORY_CLOSED, MUST_WAIT, OK
 from session import (
     FILL_BY_PARTS,
@@ -491,14 +491,15 @@ class BufferSession(PeerSession):
 
     # ---- operations ----
 
-    def _judge(self, stream, uses, blocking, of_array=False, more=()):
+    def _judge(self, stream, uses, blocking, of_array=False, more=(), calls=False):
         """Judge an operation: the answer, the oracle's stream, and whether there is work to do.
 
         `more` are uses that are only judged by their order, such as those of a batch's other items.
 
         The answer is the one after the waits that the policies insert.
 
-        Copies from or to an array cannot be captured, and neither can blocking operations.
+        Copies from or to an array cannot be captured, and neither can blocking operations. Not all
+        captures take an operation that `calls` a function.
         """
         buffers = [buffer for buffer, _ in uses]
         place = device_side(*buffers).memory.place
@@ -526,6 +527,8 @@ class BufferSession(PeerSession):
         if (usable := self.oracle.judge_stream(on)) != model.YES:
             return usable.answer, on, False
         if on.capture is not None and (blocking or ((of_array or apart) and buffers[0].nbytes)):
+            return CAPTURED, on, False
+        if on.capture is not None and calls and not on.capture.takes_calls:
             return CAPTURED, on, False
         if same or not buffers[0].nbytes:
             return OK, on, False
@@ -579,7 +582,8 @@ class BufferSession(PeerSession):
 
         An operation without an `effect` is a copy from or to an array. For `more` see `_judge`.
         """
-        answer, on, something = self._judge(stream, uses, blocking, effect is None, more)
+        calls = isinstance(effect, Called)
+        answer, on, something = self._judge(stream, uses, blocking, effect is None, more, calls)
         uses = [*uses, *more]
         buffers = [buffer for buffer, _ in uses]
         try:
@@ -655,13 +659,18 @@ class BufferSession(PeerSession):
 
     def call_function(self, target, source, stream):
         """Let a stream call a function: it copies bytes, or inverts those of the target."""
-        uses = [(target, "write")] if source is None else [(target, "write"), (source, "read")]
-        given = [target.real] if source is None else [target.real, cu.read(source.real)]
+        uses, given, effect = self.call_of(target, source)
         on = stream_option(stream)["stream"]
         call = lambda: cu.Stream.from_object(on).call(copied_by_host, *given)  # noqa: E731
-        effect = Invert() if source is None else Copy(target.real.dtype)
         _, token = self._operate("call", stream, uses, False, call, effect)
         return token
+
+    def call_of(self, target, source):
+        """The uses of a call of `copied_by_host`, its arguments, and its effect."""
+        if source is None:
+            return [(target, "write")], [target.real], Called(Invert())
+        uses = [(target, "write"), (source, "read")]
+        return uses, [target.real, cu.read(source.real)], Called(Copy(target.real.dtype))
 
     def fill(self, buffer, value, stream=None, blocking=False):
         """Fill a buffer with an item of some bytes."""

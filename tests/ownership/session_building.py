@@ -28,7 +28,16 @@ from session import (
     WAITED,
     Failed,
 )
-from session_buffers import Buffer, Memory, device_side, fills_by_parts, is_filled, kept, relation
+from session_buffers import (
+    Buffer,
+    Memory,
+    copied_by_host,
+    device_side,
+    fills_by_parts,
+    is_filled,
+    kept,
+    relation,
+)
 from session_changes import ChangeSession
 from session_graphs import Body, any_of
 from session_kernels import DECLARED, VARIABLE_BYTES, contradict, modelled
@@ -84,6 +93,17 @@ class BuildSession(ChangeSession):
         self._add(graph, after, place, node, call, reasons)
         self.after_use(buffer)
 
+    def add_call(self, graph, after, target, source):
+        """Add a call of a function: it copies bytes, or inverts those of the target."""
+        uses, given, effect = self.call_of(target, source)
+        place = graph.place or target.memory.place
+        call = lambda nodes: graph.real.add_call(copied_by_host, *given, after=nodes)  # noqa: E731
+        buffers = [buffer for buffer, _ in uses]
+        reasons = set() if graph.root is graph else {CAPTURED}
+        reasons |= self._reasons_against(graph, after, place, buffers)
+        self._add(graph, after, place, Operation(None, uses, effect), call, reasons)
+        self.after_use(*buffers)
+
     def add_launch(self, graph, after, place, buffers, modes, more):
         count = min(buffer.run for buffer in buffers)
         uses = [*zip(buffers, ("write", *modes), strict=True), *more]
@@ -114,7 +134,7 @@ class BuildSession(ChangeSession):
         reasons = {NO_SUCH_CHANGE} if child is graph else set()
         if child.closed:
             reasons.add(GRAPH_CLOSED)
-        elif not self.is_whole(child) or child.kept.conditions:
+        elif not self.is_whole(child) or not self._fits(child, graph):
             reasons.add(CAPTURED)
         node = Operation(None, [], Child())
         if not reasons:
@@ -125,6 +145,11 @@ class BuildSession(ChangeSession):
         reasons |= self._reasons_against(graph, after, child.place, ())
         if self._add(graph, after, child.place, node, call, reasons):
             child.kept.parents.append(graph.kept.root)
+
+    def _fits(self, child, graph):
+        """Whether the driver can copy a graph into another one."""
+        calls = graph.root is not graph and child.kept.calls()
+        return not child.kept.conditions and not calls
 
     def _place_for(self, graph, buffer):
         return graph.place if buffer.on_host and graph.place else buffer.memory.place

@@ -1,7 +1,7 @@
 """The steps of a program that change what an executable graph does."""
 
 import numpy as np
-from effects import Add, Copy, Fill, Peek, Steer, Swap, an_item
+from effects import Add, Called, Copy, Fill, Peek, Steer, Swap, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
 from oracle_graphs import CHANGED, leaves
 from session import (
@@ -117,6 +117,14 @@ class ChangeSession(GraphSession):
             reasons.add(NO_SUCH_CHANGE)
         options = {"target": target and target.real, "value": item}
         self._set(executable, index, way, [(to, "write")], effect, reasons, (), options)
+
+    def set_call(self, executable, index, way, target, source):
+        """Change the buffers of a call of a function."""
+        old = executable.content.operations[index]
+        uses, given, effect = self.call_of(target, source)
+        buffers = [buffer for buffer, _ in uses]
+        reasons = self._reasons(executable, old, buffers, empty=True)
+        self._set(executable, index, way, uses, effect, reasons, given, {})
 
     def set_launch(self, executable, index, way, buffers, modes, more):
         """Change the arguments of a launch of `add`.
@@ -235,6 +243,7 @@ class ChangeSession(GraphSession):
         content = executable.content
         operation = None if executable.closed else content.operations[index]
         known = operation and operation.effect.kind in CHANGED and content.paired
+        known = known and operation.effect.kind != "call"
         known = known and not executable.orphan
         answer = OK if known else CAPTURED
         if known and enabled == (operation in content.disabled):
@@ -386,6 +395,8 @@ def shape(operation, place):
     if effect.kind not in CHANGED and effect.kind != "box fill":
         return operation.after, effect.kind, list(map(len, operation.groups))
     buffers = [buffer for buffer, _ in operation.uses]
+    if isinstance(effect, Called):
+        return operation.after, "call"
     if isinstance(effect, Copy):
         return operation.after, "copy"
     if effect.kind == "box fill":

@@ -324,6 +324,7 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Graph.add_copy": lambda t, w: t.add_copy(w.target, w.source),
     "Graph.add_fill": lambda t, w: t.add_fill(w.source, 1),
     "Graph.add_launch": lambda t, w: t.add_launch(w.kernel, 1, 1, w.floats),
+    "Graph.add_call": lambda t, w: t.add_call(len, cu.read(w.target)),
     "Graph.add_graph": lambda t, w: t.add_graph(w.graph()),
     "Graph.add_if": lambda t, w: t.add_if(t.condition(1)),
     "Graph.add_while": lambda t, w: t.add_while(t.condition(0)),
@@ -510,6 +511,12 @@ def _capture_block(w: World) -> tuple[Any, ...]:
     return graph.capture(stream), graph, stream
 
 
+def _calling(w: World) -> tuple[Any, ...]:
+    graph = cu.Graph()
+    graph.add_call(len, cu.read(w.target))
+    return graph.instantiate(), graph
+
+
 def _captured(w: World) -> tuple[cu.Graph, cu.Stream, Callable[[Any], None]]:
     graph, stream = cu.Graph(), cu.Stream()
     block = graph.capture(stream)
@@ -657,6 +664,7 @@ KINDS = {
     "node": Kind("GraphNode", lambda w: (w.graph().nodes[0],)),
     "capture": Kind("Capture", _capture_block),
     "executable": Kind("ExecutableGraph", _executable),
+    "executable with a function": Kind("ExecutableGraph", _calling),
     "executable node": Kind("ExecutableNode", _executable_node),
     "joined": Kind("JoinedCapture", _joined),
     "pipeline": Kind("Pipeline", lambda w: (cu.Pipeline(COUNT // 2),)),

@@ -540,12 +540,6 @@ def test_arguments(stream, host, work, unchanged):
     stream.call(nothing, cu.read(host), host, host).wait()
 
 
-def test_captures(stream, host):
-    with cu.Graph().capture(stream), pytest.raises(cu.CaptureError, match="cannot be captured"):
-        stream.call(nothing, host)
-    assert not host.borrowed
-
-
 def test_a_closed_stream(host):
     """The function still runs, and keeps its buffers."""
     seen = []
