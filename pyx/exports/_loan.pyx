@@ -297,7 +297,7 @@ cdef int _end_later(Lent lent) except -1:
 
 def _end_all_unended():
     cdef Lent lent
-    for lent in list(_unended):
+    for lent in _unended[:]:
         if not lent.live or lent.holders.users > 0:     # ended, or has holders again
             _unended.remove(lent)
             continue

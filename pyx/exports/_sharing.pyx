@@ -410,7 +410,7 @@ def _end_all():
     not depend on when another process ends.
     """
     cdef Shared shared
-    for shared in list(_shares):
+    for shared in _shares[:]:
         if not shared.offered:  # another thread is just making the ticket
             continue
         if shared.memory.context.lost:

@@ -229,7 +229,7 @@ cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
 
 cdef list replaced(list nodes, GraphNode old, GraphNode new):
     """Return a copy of the list in which a node is replaced by another one."""
-    cdef list found = nodes[:]  # if memory runs out, list() leaks its argument in Python 3.11
+    cdef list found = nodes[:]
     cdef Py_ssize_t i = old.index   # nodes in bodies come between other nodes
     while nodes[i] is not old:
         i += 1
@@ -977,7 +977,7 @@ cdef class Graph(Builder):
         cdef uint64_t changes = self.plan.root().changes
         if self.known is None or self.seen != changes:
             nodes = []
-            for node in self.plan.finished():   # if memory runs out, list() leaks the tuple in 3.11
+            for node in self.plan.finished():
                 nodes.append(node)
             self.known, self.seen = uses_of(
                 nodes, _with_bodies(nodes), self.label, self.context, {}), changes

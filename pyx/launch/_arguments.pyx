@@ -989,7 +989,10 @@ cdef tuple _all_of_present_sizes(tuple uses):
             continue
         use = of_present_sizes(<object>each[i])
         if use is not uses[i]:
-            found = list(uses) if found is None else found
+            if found is None:
+                found = []
+                for each_use in uses:
+                    found.append(each_use)
             found[i] = use
     return uses if found is None else tuple(found)
 

@@ -928,7 +928,7 @@ cdef int find_variables(Kernel kernel) except -1:
     """Update `kernel.variables`, after the module's list of unlisted variables has changed."""
     module = kernel.module
     changes = module.changes
-    found = list(kernel.reached)
+    found = kernel.reached[:]
     for memory in module.unlisted:
         found.append((memory, OWN_REACH))
     kernel.variables, kernel.changes = found, changes

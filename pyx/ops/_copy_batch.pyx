@@ -120,12 +120,15 @@ def copy_batch(pairs, stream=None, *, source_access="stream"):
 
     >>> cu.copy_batch([(work[:64], first), (work[64:], second)], stream)
     """
-    cdef list given = list(pairs)
+    cdef list given = (<list>pairs)[:] if type(pairs) is list else []
     cdef bint during_call = _is_during_call(source_access)
     cdef Stream found
     cdef Token token
     cdef Batch batch
     cdef int each
+    if type(pairs) is not list:
+        for pair in pairs:
+            given.append(pair)
     if PyList_GET_SIZE(given) == 0:
         raise ValueError("copy_batch needs at least one pair of buffers")
     found = <Stream>stream if isinstance(stream, Stream) else _stream_of(given, stream, during_call)

@@ -249,7 +249,9 @@ def discard_batch(buffers, stream=None):
     Driver function: cuMemDiscardBatchAsync.
     """
     stream = known_stream(stream)
-    regions = list(buffers)
+    regions = []
+    for region in buffers:
+        regions.append(region)
     if not regions:
         raise ValueError("discard_batch needs at least one buffer")
     return _queue_batch(DISCARD_BATCH, regions, [None] * len(regions), stream)

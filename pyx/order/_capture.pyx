@@ -1059,7 +1059,7 @@ cdef class Capture(Capturing):
     cdef int count_loans(self) except -1:
         """Let the loans that go on after the block stand for all that was queued in it."""
         cdef Lending lending
-        for lending in list(self.lendings):
+        for lending in self.lendings[:]:
             if lending.capture is <void *>self:  # another thread may have just ended the loan
                 lending.count()
         return 0

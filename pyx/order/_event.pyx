@@ -609,7 +609,7 @@ cdef int await_other(OtherWork work, const own_stream *order) except -1:
         _is_called = True
         call_after_wait(_forget_complete)
     _forget_complete()
-    for other in list(_others):     # an event is used again when its earlier work is complete
+    for other in _others[:]:     # an event is used again when its earlier work is complete
         if (<OtherWork>other).event is work.event:
             forget_other(other)
     work.slot, work.seq = order.slot, order.settled
@@ -620,7 +620,7 @@ cdef int await_other(OtherWork work, const own_stream *order) except -1:
 def _forget_complete():
     """Forget the work that the host knows to be complete."""
     cdef OtherWork work
-    for work in list(_others):
+    for work in _others[:]:
         if own_known(engine, work.slot, work.seq):
             forget_other(work)
 
@@ -640,7 +640,7 @@ cdef int refuse_endless(const own_snapshot *snapshot) except -1:
     if not _others:
         return 0
     _forget_complete()
-    for other in list(_others):
+    for other in _others[:]:
         if (snapshot is NULL or own_snapshot_has(engine, snapshot, other.slot, other.seq)) \
                 and other.has_ended() and is_unfinished(other.event):
             raise OwnershipError(

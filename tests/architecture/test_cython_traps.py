@@ -113,3 +113,19 @@ def test_such_base_classes_are_found(tmp_path):
         "cdef class Three(Two):\n    pass\n"
     )
     assert list(bases_with_star_arguments(source)) == ["_some.pyx: One"]
+
+
+# ---- a list that is made of a list or a tuple: Python 3.11 leaks these if there is no memory ----
+
+NO_OBJECTS = ("number", "key", "ways", "_prefixes", "edges[index]", "module.text.kernels")
+
+
+def test_no_list_of_objects_is_copied_by_list():
+    """`list(x)` leaks x, and what x holds, if memory runs out: use `x[:]`, or a loop for a tuple."""
+    found = [
+        f"{path.name}: {call}"
+        for path in SOURCES
+        for call in re.findall(r"[ (]list\(([\w.\[\]()]+)\)", path.read_text(encoding="utf-8"))
+        if call not in NO_OBJECTS and not call.rstrip(")").endswith((".items(", ".values("))
+    ]
+    assert not found
