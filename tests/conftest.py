@@ -209,9 +209,12 @@ class Script:
     """Runs programs in new processes, for tests after which a process is unusable."""
 
     def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        inherited = dict(os.environ)
+        if environment.get("CUDADRV_DRIVER", "cuda") != "cuda":
+            inherited.pop("CUDA_VISIBLE_DEVICES", None)  # it names GPUs
         return subprocess.run(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-            env={**os.environ, "PYTHONPATH": str(HERE.parent), **environment},
+            env={**inherited, "PYTHONPATH": str(HERE.parent), **environment},
             capture_output=True,
             text=True,
             timeout=PATIENCE,

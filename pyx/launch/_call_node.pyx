@@ -213,7 +213,7 @@ cdef NodeChange change_call(
     if not buffers:
         for region in present.buffers:
             check_region(<Region>region)
-        call.buffers, call.modes = list(present.buffers), present.modes
+        call.buffers, call.modes = present.buffers[:], present.modes
     fix_sizes(call)
     change.node = renewed(old, in_mode(call, OWN_READ), in_mode(call, OWN_WRITE),
                           len(call.buffers) + 1)

@@ -88,7 +88,8 @@ def test_places(driver, dynamic):
 
 
 def test_sizes(driver):
-    found = run(PLACES + SIZES, np.zeros(1), np.zeros(8, "u4"), version="8.1", shared=52)
+    options = {"version": "8.1", "capability": 90, "shared": 52}
+    found = run(PLACES + SIZES, np.zeros(1), np.zeros(8, "u4"), **options)
     assert found[5:].tolist() == [128, 52 + found[2], 52]
 
 

@@ -27,9 +27,10 @@ def lines_of():
     """A function that runs a program on the software driver and returns the lines it prints."""
 
     def lines_of(program):
+        kept = {name: os.environ[name] for name in os.environ if name != "CUDA_VISIBLE_DEVICES"}
         done = subprocess.run(
             [sys.executable, str(program)],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "CUDADRV_DRIVER": "software"},
+            env={**kept, "PYTHONPATH": str(ROOT), "CUDADRV_DRIVER": "software"},
             capture_output=True,
             text=True,
             timeout=PATIENCE,
