@@ -125,7 +125,7 @@ NO_OBJECTS = (
 
 
 def test_no_list_of_objects_is_copied_by_list():
-    """`list(x)` leaks x, and what x holds, if memory runs out: use `x[:]`, or a loop for a tuple."""
+    """`list(x)` leaks x, and what x holds, if memory runs out: use `x[:]`, or a loop."""
     found = [
         f"{path.name}: {call}"
         for path in SOURCES

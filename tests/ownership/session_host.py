@@ -140,7 +140,7 @@ class FullSession(
 
     def compare_borrows(self, buffer):
         """Compare the uses that the library shows for a buffer with the oracle's uses."""
-        continued = buffer.memory.continued
+        continued = (buffer.memory.home or buffer.memory).continued
         if buffer.closed or (continued is not None and continued.view is not None):
             return
         borrowed = self.oracle.borrowed_bytes(buffer.memory.model)

@@ -206,7 +206,7 @@ class LoanSession(KernelSession):
         """Like `export_buffer`, right after a loan has ended. The library may continue the loan."""
         holder = self.export_buffer(buffer, borrower, word)
         if holder is not None:
-            buffer.memory.continued = holder.lent
+            (buffer.memory.home or buffer.memory).continued = holder.lent
         return holder
 
     def numpy_of_buffer(self, buffer):
