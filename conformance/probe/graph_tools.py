@@ -184,8 +184,9 @@ def copy_params(
     p, target, source, size=16, target_type=2, source_type=2, rows=1, layers=1, pitch=0
 ):
     box = Copy3D(srcType=source_type, dstType=target_type, Width=size, Height=rows, Depth=layers)
-    box.srcPitch = box.dstPitch = pitch
-    box.srcHeight = box.dstHeight = rows
+    if pitch:
+        box.srcPitch = box.dstPitch = pitch
+        box.srcHeight = box.dstHeight = rows
     setattr(box, "srcDevice" if source_type != 1 else "srcHost", source)
     setattr(box, "dstDevice" if target_type != 1 else "dstHost", target)
     return ref(p, box)

@@ -330,9 +330,9 @@ cdef class Alive:
 
     cdef list all(self):
         found = []
-        for reference, added in list(self.references.items()):
+        for reference in list(self.references):     # `items` makes tuples, so finalizers can run
             thing = reference()
-            if added and thing is not None:
+            if thing is not None and self.references.get(reference):
                 found.append(thing)
         return found
 

@@ -11,7 +11,7 @@ cimport cython
 
 from cudadrv._device cimport Context, context_of, unfinished_in
 from cudadrv._driver cimport (
-    CUDA_ERROR_INVALID_VALUE, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE,
+    CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE,
     CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_PERSISTING_L2_CACHE_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE,
     CU_LIMIT_STACK_SIZE, CUlimit, CUresult, has_answered, in_cuCtxGetLimit, in_cuCtxSetLimit,
     in_cuProfilerStart, in_cuProfilerStop, last_failure,
@@ -163,15 +163,19 @@ cdef int _blocks = 0    # how many are entered
 cdef int _begin_ranges() except -1:
     """Count a block. At the first one, every operation becomes a range if nvtx is installed."""
     global _blocks
-    _blocks += 1
-    if _blocks == 1:
-        try:
-            nvtx = importlib.import_module("nvtx")
-        except ImportError:
-            return 0
-        name_ranges_with(functools.partial(nvtx.push_range, domain="cudadrv"),
-                         functools.partial(nvtx.pop_range, domain="cudadrv"))
+    if _blocks == 0:
+        _name_ranges()
+    _blocks += 1    # last: a block that cannot be entered does not count
     return 0
+
+
+cdef int _name_ranges() except -1:
+    try:
+        nvtx = importlib.import_module("nvtx")
+    except ImportError:
+        return 0
+    return name_ranges_with(functools.partial(nvtx.push_range, domain="cudadrv"),
+                            functools.partial(nvtx.pop_range, domain="cudadrv"))
 
 
 cdef int _end_ranges() except -1:
@@ -219,11 +223,13 @@ cdef class capture_profiler:
         if self.entered:
             raise RuntimeError("this block is entered already; call capture_profiler() again")
         self.context.usable()
+        _begin_ranges()
         with nogil:
             status = in_cuProfilerStart(self.context.raw)
+        if status != CUDA_SUCCESS:
+            _end_ranges()
         self.context.check(status)
         self.entered = True
-        _begin_ranges()
         return self
 
     def __exit__(self, kind, exception, traceback):
