@@ -1514,19 +1514,24 @@ cdef inline Token _launch(
 
 cdef Token _launch_with_calls(ExecutableGraph executable, Stream stream):
     """The slow path of `launch`: refuse it, or launch an executable with functions."""
-    cdef Launches launches = executable.launches
-    cdef Counted launch = Counted(executable.raw, NULL, 0)
+    cdef Launches launches
+    cdef Counted launch
     cdef Token token
     cdef Launched launched
     refuse_launch(executable, stream)
-    launch.count = &launches.count
-    launched = launches.begin()
+    executable.launching += 1   # from here on, other threads cannot close or change the executable
     try:
-        token = _launch(executable, stream, _counted_call, &launch)
-        launched.slot, launched.seq = token.slot, token.seq
+        launches = executable.launches
+        launch = Counted(executable.raw, &launches.count, 0)
+        launched = launches.begin()
+        try:
+            token = _launch(executable, stream, _counted_call, &launch)
+            launched.slot, launched.seq = token.slot, token.seq
+        finally:
+            launched.number = launch.number
+            launches.end(launched)
     finally:
-        launched.number = launch.number
-        launches.end(launched)
+        executable.launching -= 1
     return token
 
 
