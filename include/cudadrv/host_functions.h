@@ -32,8 +32,8 @@ typedef struct hf_slot {
     struct hf_chunk *home; /* the chunk that has this slot; NULL: it is in an hf_node */
     uint64_t *word;        /* the stream waits until it is `number`; in page-locked memory */
     uint64_t number;
-    /* A reference to the Call, until the function runs; the GIL guards it. Of an hf_node: its
-     * NodeCall, which is alive as long as the slot is in use. */
+    /* In a chunk: a reference to the Call, until the function runs. In an hf_node: the NodeCall,
+     * which lives as long as the slot is in use. The GIL guards this field. */
     void *call;
     uint8_t in_use;   /* from hf_use() until the word has the number */
     uint8_t armed;    /* the driver has accepted the call */

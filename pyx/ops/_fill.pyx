@@ -250,8 +250,8 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
                 fill.target + 4 * i, fill.itemsize, words[i], 1, count, stream)
     while status == CUDA_SUCCESS and count < fill.count:
         more = min(count, fill.count - count)
-        # A part of the fill is queued, so `issue` would not repeat a copy that fails because
-        # another context is current.
+        # The copy needs its context here. `issue` repeats an operation in the right context only if
+        # no part of it is queued yet.
         status = in_cuMemcpyDtoDAsync(
             fill.context, fill.target + count * fill.itemsize, fill.target, more * fill.itemsize,
             stream)

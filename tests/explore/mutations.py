@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS, RUN, SEARCH = "work/steps.cpp", "explore/run.cpp", "explore/search.cpp"
 CHOOSE, CHOOSER = "work/choose.cpp", "explore/chooser.cpp"
 COPIED = ["cudadrv", "softdriver", "tests", "pytest_cudadrv.py", "pyproject.toml"]
-# The first two are quick, and find most mutations of RULES. Those of LIMITS run these last.
+# The tests of choices and of the search are quick, and find most mutations of RULES. For mutations
+# of LIMITS they run last.
 TESTS = [
     f"tests/explore/test_{name}.py"
     for name in ("choices", "search", "free_choices", "limits", "host_uses", "failures")

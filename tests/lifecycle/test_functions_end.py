@@ -7,6 +7,13 @@ HEAD = """
     import numpy as np
     import cudadrv as cu
     stream, host = cu.Stream(), cu.LockedBuffer.zeros(8)
+    def let_it_begin(running):
+        limit = time.monotonic() + 5
+        while not running.wait(0.001) and time.monotonic() < limit:
+            try:
+                stream.synchronize(timeout=0)
+            except TimeoutError:
+                pass
 """
 SCHEDULES = ("eager", "lazy", "random", "replay")
 
@@ -36,12 +43,7 @@ def test_functions_that_never_return(run):
     stream.call(function, host)
     for _ in range(5):
         stream.call(lambda array: print("ran"), host)
-    limit = time.monotonic() + 5
-    while not running.wait(0.001) and time.monotonic() < limit:
-        try:
-            stream.synchronize(timeout=0)
-        except TimeoutError:
-            pass
+    let_it_begin(running)
     """)
     assert out == ""
 
@@ -75,12 +77,7 @@ def test_functions_of_graphs_that_never_return(run):
         steps[0].launch(stream)
         steps[0].launch(other)
         steps[1].launch(stream)
-    limit = time.monotonic() + 5
-    while not running.wait(0.001) and time.monotonic() < limit:
-        try:
-            stream.synchronize(timeout=0)
-        except TimeoutError:
-            pass
+    let_it_begin(running)
     """)
     assert out == ""
 

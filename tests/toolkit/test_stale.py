@@ -520,9 +520,9 @@ def place(tmp_path, cache, monkeypatch, settle):
     return Workplace(tmp_path / "place" / "work", monkeypatch, settle)
 
 
-# A program in place of cicc, which takes most of the time of nvcc. Before, nvcc has handled its
-# options, its environment and the directives of the source. The kernel is the end of what it has
-# preprocessed. Line numbers may surround the value.
+# This script stands in for cicc, which takes most of nvcc's time. nvcc itself still handles options,
+# the environment and the directives of the source. The script gets the preprocessed source, whose
+# last lines are the kernel. Line numbers may surround the value.
 CICC = """#!/bin/sh
 while [ $# -gt 3 ]; do shift; done
 printf '.version 9.0\\n.target sm_75\\n// ' > "$3"
