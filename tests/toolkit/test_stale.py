@@ -520,7 +520,7 @@ def place(tmp_path, cache, monkeypatch, settle):
     return Workplace(tmp_path / "place" / "work", monkeypatch, settle)
 
 
-# This script stands in for cicc, which takes most of nvcc's time. nvcc itself still handles options,
+# This script stands in for cicc, which takes most of nvcc's time. nvcc still handles the options,
 # the environment and the directives of the source. The script gets the preprocessed source, whose
 # last lines are the kernel. Line numbers may surround the value.
 CICC = """#!/bin/sh
