@@ -229,6 +229,16 @@ RACES = [
         "            if (effect.releases)\n",
         "",
     ),
+    (
+        "two fences order their threads without an access to a flag",
+        "KernelRaces::before",
+        "            if (effect.releases)\n"
+        "                clocks.release(thread, is_block_scope(effect));\n",
+        "            static Known all;\n            clocks.learn(thread, all);\n"
+        "            all.learn(clocks.tell(warp.number, 1u << thread % warp_size));\n"
+        "            if (effect.releases)\n"
+        "                clocks.release(thread, is_block_scope(effect));\n",
+    ),
     ("a write releases nothing", "Clocks::told", "    if (!releases)\n", ""),
     (
         "a later write to a word is no part of its release",

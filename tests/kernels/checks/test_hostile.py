@@ -65,6 +65,14 @@ def test_a_fault_after_the_hazards(cuda_device, body, blocks, expected):
     assert "st.global.u32: write of 4 bytes at 0x0" in text
 
 
+def test_the_shared_memory_of_another_block(cuda_device):
+    """The software driver does not have it, with and without checks."""
+    body = f"{RACE} mapa.shared::cluster.u32 %r5, %r9, 1;"
+    found, text = fails(body, blocks=2, cluster=2, checks="all")
+    assert kinds(found) == {"race"}
+    assert "block 1 of the cluster, which block 0 cannot reach" in text
+
+
 def test_a_fault_before_the_others_come(cuda_device):
     """A warp waits at a barrier when another one ends the launch."""
     body = (

@@ -232,6 +232,10 @@ FENCE = "fence.acq_rel.gpu;"
 FLAGS = {
     "fences": ((f"{FENCE} {SET}", GET, FENCE), []),
     "membar": ((f"membar.gl; {SET}", GET, "membar.gl;"), []),
+    "two fences that no flag is between": (
+        ("fence.sc.gpu;", "mov.u32 %r5, 1;", "fence.sc.gpu;"),
+        ["read write"],
+    ),
     "a fence of the system": ((f"membar.sys; {SET}", GET, "fence.sc.sys;"), []),
     "no fence before": ((SET, GET, FENCE), ["read write"]),
     "no fence behind": ((f"{FENCE} {SET}", GET, ""), ["read write"]),
