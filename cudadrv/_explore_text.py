@@ -133,6 +133,7 @@ def advice(steps: list[Step], pair: Pair) -> str:
     """Say which order is missing: the later step of the failing run should come first."""
     second, first = steps[pair.earlier], steps[pair.later]
     if second.actor == HOST:
+        first = _work_before(steps, pair.later)
         return (
             f"{words_for(second)} came before the end of\n  {words_for(first)}\n"
             f"Wait for this work ({_host_wait(first)}) before using its results"
@@ -144,6 +145,15 @@ def advice(steps: list[Step], pair: Pair) -> str:
         f"Let {title_of(second)} wait for the first one before it gets the second one:"
         f" {_wait(first)}"
     )
+
+
+def _work_before(steps: list[Step], at: int) -> Step:
+    """Return the step, or for an event that cudadrv has recorded the operation before it."""
+    step = steps[at]
+    if step.what or not step.name.startswith("cuEventRecord"):
+        return step
+    before = (steps[i] for i in range(at - 1, -1, -1) if steps[i].actor == step.actor)
+    return next((earlier for earlier in before if earlier.what), step)
 
 
 def _wait(first: Step) -> str:

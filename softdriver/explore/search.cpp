@@ -49,7 +49,9 @@ bool Search::follow(const Run &run) {
                                       run.steps[i].touched == node.made.touched));
         if (same)
             continue;
-        misfit_ = {"", i + 1, node.made, i < run.steps.size() ? run.steps[i] : Step{}};
+        const Step is = i < run.steps.size() ? run.steps[i] : Step{};
+        // What was made at the branch before was planned to differ: only the options do.
+        misfit_ = {"", i + 1, i == branch_ && is.actor == node.chosen ? is : node.made, is};
         return false;
     }
     if (kept)

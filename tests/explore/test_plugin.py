@@ -205,6 +205,52 @@ def test_grows(cuda_checked):
     )
 
 
+OTHERWISE = {
+    "other memory": """
+    stream = cu.Stream(name="first")
+    buffers = [cu.DeviceBuffer.zeros(4, "u1") for _ in range(2)]
+    buffers[next(runs) > 1].fill_async(6, stream)
+    stream.synchronize()
+    both((1, 2))
+""",
+    "another call": """
+    stream = cu.Stream(name="first")
+    buffer = cu.DeviceBuffer.zeros(4, "u1")
+    if next(runs) > 1:
+        buffer.fill_async(6, stream)
+    else:
+        buffer.view("u4").fill_async(6, stream)
+    stream.synchronize()
+    both((1, 2))
+""",
+    "more work beside it": """
+    streams = [cu.Stream(name=name) for name in ("first", "second", "third")]
+    buffers = [cu.DeviceBuffer(4) for _ in range(2)]
+    with cu.ordering("unchecked"):
+        for stream in streams[:2]:
+            buffers[0].fill_async(6, stream)
+        if next(runs) > 1:
+            buffers[1].fill_async(6, streams[2])
+    for stream in streams:
+        stream.synchronize()
+""",
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_a_run_that_differs(run, what):
+    text = (
+        "import itertools\nruns = itertools.count()\n@pytest.mark.cuda_allow('races')\n"
+        "def test_it(cuda_checked):"
+    )
+    result = run(text + OTHERWISE[what], "--cuda-schedule=explore")
+    result.assert_outcomes(failed=1)
+    told = re.search(r"cannot be repeated: step \d+ was fill_async.*", str(result.stdout))
+    assert told, str(result.stdout)
+    same = "and is the same with other memory, or beside other work, in a run with"
+    assert (same in told[0]) == (what != "another call")
+
+
 def test_a_test_that_ends_earlier(run):
     text = """
 import itertools

@@ -5,11 +5,13 @@ driver's functions.
 """
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
 
 import cudadrv as cu
+from cudadrv import testing
 from cudadrv._explore import Verdict, explore
 from cudadrv._explore_text import missing_order, told_of
 
@@ -124,15 +126,17 @@ def function_before_its_data(right):
         return seen == [1]
 
 
-SHAPES = [
-    read_before_it_has_arrived,
-    used_again_too_early,
-    event_on_the_wrong_stream,
-    graph_before_its_input,
-    freed_while_another_stream_reads,
-    asked_once,
-    function_before_its_data,
-]
+# With the operations between which an order is missing.
+COPY_IN, COPY_BACK = "copy_from_async on Stream 'one'", "copy_to_async on Stream 'other'"
+SHAPES = {
+    read_before_it_has_arrived: (COPY_IN, COPY_BACK),
+    used_again_too_early: (COPY_BACK, "fill_async on Stream 'one'"),
+    event_on_the_wrong_stream: (COPY_IN, COPY_BACK),
+    graph_before_its_input: (COPY_IN, r"launch of graph \d+ on Stream 'other'"),
+    freed_while_another_stream_reads: (COPY_BACK, "fill_async on Stream 'one'"),
+    asked_once: ("the host has asked", COPY_IN),
+    function_before_its_data: ("copy_to_async on Stream 'one'", "call on Stream 'other'"),
+}
 
 
 def judge(right):
@@ -145,10 +149,14 @@ def test_the_wrong_form_is_found(cuda_device, shape):
     failure = explored.failure
     assert failure is not None
     assert failure.passing is not None
-    pair = missing_order(failure)
-    assert pair is not None
-    text = told_of(failure)
-    assert "test_shapes.py:" in text
+    assert missing_order(failure) is not None
+    first, second = SHAPES[shape]
+    order = (
+        f"nothing orders\n  {first}, queued at {{line}}\nbefore\n  {second}, queued at {{line}}\n"
+    )
+    if shape is asked_once:
+        order = f"{first} came before the end of\n  {second}, queued at {{line}}\n"
+    assert re.match(order.format(line=r"\S*test_shapes\.py:\d+"), told_of(failure))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
@@ -176,8 +184,13 @@ def test_memory_freed_on_another_stream(cuda_device):
             other.synchronize()
             return True
 
-    explored = explore(program, judge)
+    explored = explore(program, lambda _: Verdict.RACED if testing.races() else Verdict.PASSED)
     assert explored.runs == 2
+    assert explored.failure.verdict == Verdict.RACED
+    pair = {"cuMemFreeAsync", "cuMemsetD8Async"}
+    for text in testing.races():  # one for each run, which has other streams
+        assert set(re.findall(r"(cuMem\w+) on ", text)) == pair
+        assert "neither is ordered after the other" in text
 
 
 def test_the_missing_order_in_words(cuda_device):
