@@ -90,6 +90,7 @@ std::string text_of(const Run &run) {
         writer.number(step.actor);
         writer.numbers(step.options);
         writer.footprint(step.touched);
+        writer.number(step.waits_for_value);
         writer.numbers(step.after);
         writer.string(step.name);
         writer.string(step.what);
@@ -111,6 +112,7 @@ bool parse_run(const std::string &text, Run &run) {
         reader.number(step.actor);
         reader.numbers(step.options);
         reader.footprint(step.touched);
+        reader.number(step.waits_for_value);
         reader.numbers(step.after);
         reader.string(step.name);
         reader.string(step.what);

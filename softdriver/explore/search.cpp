@@ -16,6 +16,10 @@ bool contains(const std::vector<Sleeper> &sleepers, Actor actor) {
                        [&](const Sleeper &sleeper) { return sleeper.actor == actor; });
 }
 
+bool contains(const std::vector<Actor> &actors, Actor actor) {
+    return std::find(actors.begin(), actors.end(), actor) != actors.end();
+}
+
 } // namespace
 
 bool Search::Node::has(Actor actor) const {
@@ -105,12 +109,21 @@ void Search::look_for_conflicts(const Run &run) {
             order = orders[last[step.actor] - 1];
         for (size_t earlier : step.after)
             join(order, orders[earlier]);
+        // A wait for a value may come behind a step only because the value was not there before. It
+        // may still come before what is ordered before that step, so `hidden` lacks these steps.
+        Order hidden = order;
+        bool blocked = false;
         for (size_t earlier = i; earlier-- > 0;) {
-            if (knows(order, earlier) || !run.steps[earlier].touched.conflicts(step.touched))
+            const Step &other = run.steps[earlier];
+            if (knows(hidden, earlier) || !other.touched.conflicts(step.touched))
                 continue;
             if (i >= branch_)
-                reverse(run, orders, earlier, i);
+                reverse(run, orders, earlier, i, !blocked);
             join(order, orders[earlier]);
+            if (!step.waits_for_value || contains(other.options, step.actor))
+                join(hidden, orders[earlier]);
+            else
+                blocked = true;
         }
         order.resize(std::max<size_t>(order.size(), step.actor + 1));
         order[step.actor] = last[step.actor] = i + 1;
@@ -119,9 +132,10 @@ void Search::look_for_conflicts(const Run &run) {
 }
 
 // Plans a run in which `second` comes before `first`: at the state before `first`, the run must
-// choose a step that can lead to `second` without `first`.
-void Search::reverse(const Run &run, const std::vector<Order> &orders, size_t first,
-                     size_t second) {
+// choose a step that can lead to `second` without `first`. If no such step can run there, all
+// others are tried, if `tries_others`.
+void Search::reverse(const Run &run, const std::vector<Order> &orders, size_t first, size_t second,
+                     bool tries_others) {
     auto before = [&](size_t earlier, size_t later) {
         Actor actor = run.steps[earlier].actor;
         const Order &order = orders[later];
@@ -155,9 +169,9 @@ void Search::reverse(const Run &run, const std::vector<Order> &orders, size_t fi
             return;
         }
     // None of these actors can make a step here, because each waits with its next operation, for
-    // example for a value in memory. So all other actors are tried.
+    // example for a value in memory.
     for (Actor actor : node.options)
-        if (!node.has(actor))
+        if (tries_others && !node.has(actor))
             node.todo.insert(actor);
 }
 

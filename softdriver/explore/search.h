@@ -58,7 +58,8 @@ class Search {
 
     bool follow(const Run &run);
     void look_for_conflicts(const Run &run);
-    void reverse(const Run &run, const std::vector<Order> &orders, size_t first, size_t second);
+    void reverse(const Run &run, const std::vector<Order> &orders, size_t first, size_t second,
+                 bool tries_others);
     static std::vector<Sleeper> sleepers_after(const Node &node);
 
     bool everything_;

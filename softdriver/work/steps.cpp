@@ -221,6 +221,7 @@ explore::Step Steps::step_of(const Operation &operation) const {
     step.stream = place_of(*operation.stream);
     step.label = operation.label;
     step.what = words_for(step, operation.place);
+    step.waits_for_value = operation.condition && operation.synchronizes;
     add_order(step.after, operation);
     return step;
 }
@@ -309,6 +310,8 @@ void Steps::dropped(std::vector<OperationPtr> operations) {
         Step step = step_of(*operation);
         const Device &device = *operation->stream->owner->device;
         step.touched.reads.push_back(explore::mark_of_device(device.ordinal));
+        if (step.waits_for_value)
+            add(step.touched.reads, operation->reads);
         made(*operation, std::move(step));
     }
 }

@@ -5,6 +5,7 @@ Each program is compared with all of its orders without reduction.
 
 import ctypes
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -56,15 +57,15 @@ def compared(program, runs=None):
 
 
 class Driver(Calls):
-    """Two streams, and buffers of four bytes. All bytes of a buffer have the same value."""
+    """Some streams, and buffers of four bytes. All bytes of a buffer have the same value."""
 
-    def __init__(self, work, buffers=4):
+    def __init__(self, work, buffers=4, streams=2):
         super().__init__([])
-        self.work, self.count = work, buffers
+        self.work, self.count, self.of_streams = work, buffers, streams
 
     def __call__(self):
         with cu.Device(0):
-            self.streams = [self._make("cuStreamCreate", 1) for _ in range(2)]
+            self.streams = [self._make("cuStreamCreate", 1) for _ in range(self.of_streams)]
             self.buffers = [ctypes.c_uint64() for _ in range(self.count)]
             for number, buffer in enumerate(self.buffers):
                 self._call("cuMemAlloc_v2", ctypes.byref(buffer), BYTES)
@@ -223,6 +224,100 @@ def test_signals_in_both_directions(cuda_device):
             write(driver, 1, 1, number + 1)
 
     assert compared(Signals(work, buffers=3), runs=1) == {(8, 7, 8)}
+
+
+def test_a_query_of_work_that_no_wait_needs(cuda_device):
+    """The fill runs before the query in the first order, because it is queued before the write."""
+
+    def work(driver):
+        driver.fill(0, 0, 7)
+        write(driver, 2, 0, 1)
+        wait(driver, 1, 0, 1)
+        driver._call("cuStreamSynchronize", driver.streams[1])
+        return (driver._do("ask", 0),)
+
+    assert compared(Signals(work, buffers=1, streams=3)) == {(False, 7), (True, 7)}
+
+
+def test_a_value_that_is_there_at_first(cuda_device):
+    """The wait may be over before the first write, or behind the second one, which waits for it."""
+
+    def work(driver):
+        write(driver, 0, 0, 1)
+        driver.fill(0, 0, 7)
+        write(driver, 0, 0, 0)
+        wait(driver, 1, 0, 0, EQ)
+        driver._do("copy", 1, 1, 0)
+
+    assert compared(Signals(work, buffers=2)) == {(7, 7), (7, 0)}
+
+
+def test_a_value_that_is_there_twice(cuda_device):
+    def work(driver):
+        for number, value in enumerate((1, 2, 1)):
+            driver.fill(0, 0, number)
+            write(driver, 0, 0, value)
+        wait(driver, 1, 0, 1, EQ)
+        driver._do("copy", 1, 1, 0)
+
+    results = compared(Signals(work, buffers=2))
+    assert {result[1] for result in results} == {0, 1, 2}
+
+
+SEEDS = (
+    0,
+    4,
+    9,
+    22,
+    24,
+    27,
+    28,
+    34,
+    39,
+    41,
+    62,
+    63,
+    64,
+    82,
+    93,
+    96,
+    97,
+    98,
+    99,
+    101,
+    103,
+    115,
+    119,
+)
+
+
+def signals(seed):
+    """Return random work with values on three streams."""
+    draw = random.Random(seed)
+    calls = []
+    for number in range(draw.randrange(4, 8)):
+        stream = draw.randrange(3)
+        kind = draw.random()
+        if kind < 0.4:
+            calls.append((write, stream, draw.randrange(2), draw.randrange(3)))
+        elif kind < 0.65:
+            calls.append((wait, stream, draw.randrange(2), draw.randrange(2), EQ))
+        elif kind < 0.85:
+            calls.append((Driver.fill, stream, draw.randrange(2), number + 1))
+        else:
+            calls.append((Driver._do, "copy", stream, 0, 1))
+
+    def work(driver):
+        for call, *arguments in calls:
+            call(driver, *arguments)
+
+    return work
+
+
+# In other programs, a wait never ends in some order.
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_signals(cuda_device, seed):
+    compared(Signals(signals(seed), buffers=2, streams=3))
 
 
 def test_a_host_function_behind_a_signal(cuda_device):

@@ -99,6 +99,21 @@ def test_one_schedule_is_complete(run):
     result.stdout.fnmatch_lines(["2 tests ran under 2 schedules; 2 complete"])
 
 
+def test_default_streams(run):
+    """A wait for the context makes no other thread call the driver."""
+    text = """
+@pytest.mark.parametrize("kind", ["per_thread", "legacy"])
+def test_fill(cuda_checked, kind):
+    stream = getattr(cu.Stream, kind)()
+    with cu.DeviceBuffer.zeros(4) as buffer:
+        buffer.fill_async(1, stream)
+        cu.Device(0).context.synchronize()
+"""
+    result = run(text, "--cuda-schedule=explore")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["2 tests ran under 2 schedules; 2 complete"])
+
+
 def test_the_order_in_which_a_device_waits_for_streams(run):
     """It is the same in each run, although the streams are other objects at other addresses."""
     text = """
@@ -506,6 +521,27 @@ def test_a_wait_that_never_ends(tmp_path):
     done = explore(tmp_path, DEADLOCK.format(value=2, more="pass"))
     assert done.returncode in (0, 1)
     assert "deadlock" not in done.stderr
+
+
+def test_a_wait_that_never_ends_in_the_first_order(tmp_path):
+    """The search goes on: the wait is over if it comes before the write."""
+    code = """
+import ctypes
+import cudadrv as cu
+driver = ctypes.CDLL(cu.driver_info().path)
+one, other = cu.Stream(name="one"), cu.Stream(name="other")
+flag = cu.DeviceBuffer.zeros(1, "u4", name="flag")
+with cu.ordering("unchecked"):
+    driver.cuStreamWaitValue32_v2(ctypes.c_void_p(one.handle), ctypes.c_uint64(flag.address), 0, 1)
+    driver.cuStreamWriteValue32_v2(
+        ctypes.c_void_p(other.handle), ctypes.c_uint64(flag.address), 1, 0)
+other.synchronize()
+one.synchronize()
+"""
+    done = explore(tmp_path, code)
+    assert done.returncode == 1
+    assert "deadlock: the host waits for work that waits for a value in memory" in done.stderr
+    assert "2 schedules, and one of them fails" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("option", ["--max=0", "--seconds=0", "--much=1", "--seed=-1"])

@@ -3,7 +3,7 @@
 import pytest
 
 from cudadrv import testing
-from cudadrv._explore import choices_of, script_of
+from cudadrv._explore import Verdict, choices_of, explore, script_of
 from tests.explore.calls import Calls, ordered_program, random_program, run_all, without_waits
 
 MOST_ORDERS = 100_000
@@ -50,6 +50,14 @@ def test_some_missing_waits_matter(cuda_device):
     results = [len(run_all(Calls(m)).results) for calls in programs for m in without_waits(calls)]
     assert results.count(1) > 5
     assert sum(count > 1 for count in results) > 5
+
+
+def test_the_first_order(cuda_device):
+    """It runs what a wait needs, and no other work."""
+    calls = [("fill", 0, 0, 1), ("fill", 1, 1, 2), ("synchronize", 1), ("ask", 0)]
+    explored = explore(Calls(calls), lambda _: Verdict.PASSED, saves=False)
+    assert explored.value[0] is False
+    assert explored.runs == 2
 
 
 @pytest.mark.parametrize(
