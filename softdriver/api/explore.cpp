@@ -150,6 +150,7 @@ extern "C" const char *cudadrvSoftExploreEnd(void) {
     Lock lock(state().mutex);
     State &driver = state();
     driver.scheduler.drain(lock);
+    driver.scheduler.record_left();
     name_races(lock);
     text = learn(driver.chooser.take(), lock);
     return text.c_str();

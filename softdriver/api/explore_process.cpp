@@ -36,13 +36,15 @@ bool make(const std::string &name) {
     return file >= 0;
 }
 
-// Called at exit. Work that is still queued never runs, as without exploring.
+// Called at exit. Work that is still queued never runs, as without exploring. It is part of the
+// run, because in another order it runs before.
 void write_run() {
     if (getpid() != explored)
         return;
     Lock lock(state().mutex, std::try_to_lock);
     if (!lock.owns_lock())
         return;
+    state().scheduler.record_left();
     explore::Run run = state().chooser.take();
     if (access((*plans + "/others").c_str(), F_OK) == 0)
         run.limits.insert(text_of(explore::Limit::Processes));

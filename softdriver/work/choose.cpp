@@ -306,6 +306,16 @@ bool Scheduler::never_ends() const {
     return any;
 }
 
+void Scheduler::record_left() {
+    std::vector<OperationPtr> left;
+    for (const Stream *stream : busy_)
+        left.insert(left.end(), stream->queue.begin(), stream->queue.end());
+    std::sort(left.begin(), left.end(),
+              [](auto &one, auto &other) { return one->number < other->number; });
+    for (const OperationPtr &operation : left)
+        state().steps.left(*operation);
+}
+
 void Scheduler::drain_by_choice(Lock &lock) {
     note_thread();
     for (;;) {

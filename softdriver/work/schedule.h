@@ -32,6 +32,8 @@ class Scheduler {
     // Under the schedule `replay`: lets work run before the host uses a page that work in flight
     // uses, too. If the program `polls` the page, some work runs.
     void use(Lock &lock, const Range &page, bool writes, const std::string &words, bool polls);
+    // Under the schedule `replay`, at the end of a run: records the operations that have not run.
+    void record_left();
     // Drops the operations of the chosen streams. Running operations are not dropped, but a running
     // kernel ends after its current piece.
     void drop(const std::function<bool(const Stream &)> &chosen);

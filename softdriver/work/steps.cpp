@@ -316,6 +316,14 @@ void Steps::dropped(std::vector<OperationPtr> operations) {
     }
 }
 
+void Steps::left(Operation &operation) {
+    if (!in_run(operation) || operation.runs_long) // a long kernel has its step
+        return;
+    Outcome unknown; // of a kernel: it may use anything, as an error does
+    unknown.status = CUDA_ERROR_UNKNOWN;
+    ran(operation, operation.pieces ? &unknown : nullptr);
+}
+
 void Steps::learned(const RaceMark &operation, bool itself) {
     if (!operation.certain())
         return;

@@ -36,6 +36,9 @@ class Steps {
     void ran(Operation &operation, const Outcome *outcome);
     // Records operations that an error has dropped: in another order they run before it.
     void dropped(std::vector<OperationPtr> operations);
+    // Records an operation that the run leaves behind as one that runs at its end: in another order
+    // it runs before other steps.
+    void left(Operation &operation);
     // Records that an operation has run up to a place where other work may come.
     void paused(Operation &operation);
     // Records that the host goes on after it has waited for these operations, or has asked whether
