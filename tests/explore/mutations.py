@@ -27,12 +27,23 @@ COPIED = ["cudadrv", "softdriver", "tests", "pytest_cudadrv.py", "pyproject.toml
 # of LIMITS they run last.
 TESTS = [
     f"tests/explore/test_{name}.py"
-    for name in ("choices", "search", "free_choices", "limits", "host_uses", "failures")
+    for name in (
+        *("choices", "search", "free_choices", "limits"),
+        *("left_behind", "host_uses", "failures"),
+    )
+]
+TESTS += [
+    f"tests/explore/test_plugin.py::test_{name}"
+    for name in (
+        "a_run_that_differs",
+        "a_script_that_does_not_fit",
+        "a_wait_that_never_ends_in_the_first_order",
+    )
 ]
 # Tests of what else the plugin does take long, and one test reads only the names in the sources.
 LEFT_OUT = "without_an_end or no_run_ends or interrupt or json or in_another_order or set_of_texts"
 LEFT_OUT += " or set_in_one_way"
-PATIENCE = 300
+PATIENCE = 600
 
 RULES = [
     ("two writes commute", RUN, "overlap(writes, other.writes) || ", ""),
@@ -225,8 +236,33 @@ RULES = [
         "work that an error drops commutes with the error",
         STEPS,
         "        step.touched.reads.push_back(explore::mark_of_device(device.ordinal));\n"
-        "        made(",
-        "        static_cast<void>(device);\n        made(",
+        "        if (",
+        "        static_cast<void>(device);\n        if (",
+    ),
+    (
+        "a wait for a value that an error drops reads nothing",
+        STEPS,
+        "        if (step.waits_for_value)\n"
+        "            add(step.touched.reads, operation->reads);\n",
+        "",
+    ),
+    (
+        "work that a program leaves behind is no step",
+        "api/explore_process.cpp",
+        "    state().scheduler.record_left();\n",
+        "",
+    ),
+    (
+        "work that a test leaves behind is no step",
+        "api/explore.cpp",
+        "    driver.scheduler.record_left();\n",
+        "",
+    ),
+    (
+        "a kernel that is left behind uses nothing",
+        STEPS,
+        "operation.pieces ? &unknown : nullptr",
+        "nullptr",
     ),
     (
         "the host uses no memory",
@@ -341,6 +377,18 @@ RULES = [
         "(waits && false) ||",
     ),
     (
+        "work that is required comes in any place",
+        CHOOSE,
+        "        return std::make_pair(!required, operation->turn);\n",
+        "        return std::make_pair(required && false, operation->turn);\n",
+    ),
+    (
+        "a query asks for the work that is left",
+        "stream/stream.cpp",
+        "known ? awaited : stream_targets(*stream)",
+        "known && false ? awaited : stream_targets(*stream)",
+    ),
+    (
         "a kernel in a body does not begin early",
         "graph/branches.cpp",
         "(!whole_ || state().chooser.replays())",
@@ -363,14 +411,20 @@ RULES = [
     (
         "the orders of the program may be reversed",
         SEARCH,
-        "            join(order, orders[earlier]);\n        for (size_t earlier = i;",
-        "            static_cast<void>(earlier);\n        for (size_t earlier = i;",
+        "            join(order, orders[earlier]);\n        // A wait",
+        "            static_cast<void>(earlier);\n        // A wait",
     ),
     (
         "a conflict orders nothing",
         SEARCH,
-        "            join(order, orders[earlier]);\n        }\n",
-        "        }\n",
+        "            join(order, orders[earlier]);\n            if (",
+        "            if (",
+    ),
+    (
+        "a wait for a value is behind what has let it run",
+        SEARCH,
+        "if (!step.waits_for_value || contains(other.options, step.actor))",
+        "if (true)",
     ),
     (
         "the later step is always first",
@@ -398,6 +452,26 @@ RULES = [
         "    for (const auto *list : {&node.explored})\n        for (const Sleeper",
     ),
     (
+        "a run may use other memory than the one before",
+        SEARCH,
+        "run.steps[i].name == node.made.name &&\n"
+        "                                      run.steps[i].touched == node.made.touched",
+        "run.steps[i].name == node.made.name",
+    ),
+    (
+        "a run may make other calls than the one before",
+        SEARCH,
+        "run.steps[i].name == node.made.name &&\n"
+        "                                      run.steps[i].touched",
+        "run.steps[i].touched",
+    ),
+    (
+        "a run may have other choices than the one before",
+        SEARCH,
+        "run.steps[i].options == node.options &&\n                    ",
+        "",
+    ),
+    (
         "limits of runs are forgotten",
         SEARCH,
         "    limits_.insert(run.limits.begin(), run.limits.end());\n",
@@ -420,6 +494,18 @@ RULES = [
         CHOOSER,
         "priorities_ ? of_priority(options) : first_awake(options)",
         "priorities_ ? of_priority(options) : 0",
+    ),
+    (
+        "a choice that is not there is the first one",
+        CHOOSER,
+        "            if (!run_.stopped && run_.misfit.empty())\n",
+        "            if (false)\n",
+    ),
+    (
+        "a script may be too long",
+        CHOOSER,
+        "    if (!run_.stopped && run_.misfit.empty() && next_ < script_.size())\n",
+        "    if (false)\n",
     ),
     (
         "sleepers wake before their state",
