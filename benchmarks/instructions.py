@@ -14,6 +14,7 @@ import argparse
 import ctypes
 import gc
 import importlib
+import itertools
 import json
 import os
 import platform
@@ -82,6 +83,10 @@ def operations():
     functions.add_call(len, cu.read(host))
     calling = functions.instantiate()
 
+    counter, unfinished, numbers = cu.Signal(), cu.Signal(), itertools.count(1)
+    setting, waiting = cu.Stream(), cu.Stream()  # so that no other stream has waited
+    setting.set(unfinished, 1)
+
     def lend():
         with lent[0].lend(theirs):
             pass
@@ -112,6 +117,8 @@ def operations():
         "launch of a graph, 2 buffers": lambda: short.launch(stream),
         "launch of a graph, 32 buffers": lambda: long.launch(stream),
         "stream.call, 1 buffer": lambda: stream.call(len, cu.read(host)),
+        "stream.set": lambda: setting.set(counter, next(numbers)),
+        "stream.wait, a signal": lambda: waiting.wait(unfinished, 1),
         "launch of a graph with a function": lambda: calling.launch(stream),
         "new arguments of 1 of 32 nodes": lambda: changed.set(3.0, first, first, NBYTES),
         "update of 32 nodes": lambda: long.update(another_graph),

@@ -38,6 +38,7 @@ from cudadrv._errors import (
     HostFunctionError,
     MigrationError,
     OwnershipError,
+    SignalError,
     show_as,
 )
 from cudadrv._event import Event
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         PoolStats,
     )
     from cudadrv._sharing import Receipt, Ticket
+    from cudadrv._signal import Signal
     from cudadrv._status import CUresult
     from cudadrv._textures import Surface, Texture
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
@@ -164,6 +166,8 @@ __all__ = [
     "Prepared",
     "Receipt",
     "ResultToken",
+    "Signal",
+    "SignalError",
     "Stream",
     "StreamGroup",
     "Surface",

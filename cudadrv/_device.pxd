@@ -93,7 +93,8 @@ cdef void report_end(
 
 # What _host_function does for this module.
 cdef struct FunctionHooks:
-    int (*refuse)() except -1               # raise if the caller is a function of a stream
+    bint (*runs)() noexcept                 # whether the caller is a function of a stream
+    int (*refuse)() except -1               # raise if it is
     int (*raise_known)() except -1          # raise the exceptions of functions that have failed
     int (*drop)(Context context) except -1  # drop the functions of a lost context
 
@@ -119,6 +120,7 @@ ctypedef int (*loan_ender)() except -1
 cdef void end_loans_with(loan_ender function) noexcept
 cdef int attend() except -1
 cdef int refuse_here() except -1
+cdef bint is_function() noexcept
 
 
 cdef inline bint is_usable(Context context) noexcept:

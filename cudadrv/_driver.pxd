@@ -504,6 +504,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUstream stream, CUhostFn function, void *argument)
     CUresult cuStreamWaitValue64 "cudadrv_cuStreamWaitValue64"(
         CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+    CUresult cuStreamWriteValue64 "cudadrv_cuStreamWriteValue64"(
+        CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 
     # events
     CUresult cuEventCreate "cudadrv_cuEventCreate"(CUevent *event, unsigned int flags)

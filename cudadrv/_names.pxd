@@ -25,6 +25,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         FILL_BOX
         CALL
         CAPTURED_CALL
+        SET
         ALLOCATION
         RELEASE
         LEND

@@ -16,3 +16,5 @@ cdef class Segment:
 cdef Segment new_segment(str name, size_t nbytes)
 cdef Segment open_segment(uint64_t pid, int file, str name, size_t nbytes)
 cdef int close_file(int file) except -1
+cdef uint64_t load_word(void *word) noexcept
+cdef void store_word(void *word, uint64_t value) noexcept

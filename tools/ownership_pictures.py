@@ -174,6 +174,41 @@ def event() -> Picture:
     return picture
 
 
+def signal() -> Picture:
+    picture = Picture(
+        "signal",
+        "A wait for a signal is for the first set that reaches its number",
+        "A stream writes A, sets a signal to 1, writes B and sets the signal to 2. Another stream "
+        "waits for 1: it is then after the write of A and not after that of B. After a wait for 2 "
+        "it is after both.",
+        260,
+    )
+    above, below = 84, 184
+    picture.lane(above, "stream")
+    picture.lane(below, "other")
+    picture.bar(LEFT + 10, 220, above, "write", "writes A")
+    picture.dot(250, above)
+    picture.code(250, above - 26, "stream.set(signal, 1)", anchor="middle")
+    picture.arrow(250, above + 6, 280, below - 8)
+    picture.dot(280, below)
+    picture.code(270, below + 30, "other.wait(signal, 1)", anchor="middle")
+    picture.bar(390, 480, above, "write", "writes B")
+    picture.dot(510, above)
+    picture.code(510, above - 26, "stream.set(signal, 2)", anchor="middle")
+    picture.arrow(510, above + 6, 580, below - 8)
+    picture.dot(580, below)
+    picture.code(580, below + 30, "other.wait(signal, 2)", anchor="middle")
+    picture.bar(310, 550, below, "read", "after A, and not after B")
+    picture.bar(610, RIGHT, below, "read", "after A and B")
+    picture.verdict(310, below - 24, True, "reads A", anchor="start")
+    picture.verdict(400, below - 24, False, "reads B", anchor="start")
+    picture.verdict(620, below - 24, True, "reads A, B", anchor="start")
+    picture.text(
+        LEFT, 246, "A set that is not queued yet cannot be waited for: SignalError.", size=12
+    )
+    return picture
+
+
 def readers() -> Picture:
     picture = Picture(
         "readers",
@@ -595,6 +630,7 @@ PICTURES = (
     race,
     borrow,
     event,
+    signal,
     readers,
     ranges,
     boxes,

@@ -66,6 +66,7 @@ CUDADRV_FUNCTION(cuStreamGetId, 12000, (CUstream stream, unsigned long long *id)
 CUDADRV_FUNCTION(cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus *status), (stream, status))
 CUDADRV_FUNCTION(cuLaunchHostFunc, 10000, (CUstream stream, CUhostFn function, void *argument), (stream, function, argument))
 CUDADRV_FUNCTION(cuStreamWaitValue64, 11070, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags), (stream, address, value, flags))
+CUDADRV_FUNCTION(cuStreamWriteValue64, 11070, (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags), (stream, address, value, flags))
 
 /* events */
 CUDADRV_FUNCTION(cuEventCreate, 2000, (CUevent *event, unsigned int flags), (event, flags))

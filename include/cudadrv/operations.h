@@ -30,6 +30,7 @@ enum cudadrv_node {
     OPERATION(FILL_BOX, "fill_async", OTHER_NODE) /* of a box, in a capture */                     \
     OPERATION(CALL, "call", NO_NODE)                                                               \
     OPERATION(CAPTURED_CALL, "call", CALL_NODE)                                                    \
+    OPERATION(SET, "set", NO_NODE)                                                                 \
     OPERATION(ALLOCATION, "its allocation", NO_NODE)                                               \
     OPERATION(RELEASE, "close", NO_NODE)                                                           \
     OPERATION(LEND, "lend", OTHER_NODE) /* a loan in a capture; others are refused */              \

@@ -61,6 +61,10 @@ class ForkedError(OwnershipError):
     """This process is a fork of the one that used the driver, and CUDA does not survive a fork."""
 
 
+class SignalError(OwnershipError):
+    """A signal would not grow, or a wait for it would never end."""
+
+
 class HostFunctionError(OwnershipError):
     """A function that a stream calls has called cudadrv, which could wait for ever there."""
 

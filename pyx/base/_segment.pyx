@@ -112,3 +112,12 @@ cdef Segment open_segment(uint64_t pid, int file, str name, size_t nbytes):
             f" files ({type(error).__name__}: {error})") from None
     _map(segment, nbytes)
     return segment
+
+
+cdef uint64_t load_word(void *word) noexcept:
+    """Read a word of 64 bits, atomically."""
+    return cudadrv_load(word)
+
+
+cdef void store_word(void *word, uint64_t value) noexcept:
+    cudadrv_store(word, value)

@@ -39,6 +39,7 @@ from cudadrv._region cimport (
     Region, check_region, grows, is_closed, is_region, of_present_size, overlap, plain_array,
     pointer_of,
 )
+from cudadrv._signal cimport Signal, word_of
 from cudadrv._stream cimport Stream
 from cudadrv._textures cimport Handle
 
@@ -101,6 +102,11 @@ cdef inline Access _access(object buffer, int mode):
     cdef Access access
     if likely(is_region(buffer)):
         return _access_to(buffer, mode)
+    if type(buffer) is Signal:
+        if mode != OWN_SHARED:
+            raise TypeError(f"{WORDS[mode]}() takes no signal, whose number changes while kernels"
+                            " run; pass it as cudadrv.shared(signal)")
+        return _access_to(word_of(buffer), mode)
     if not is_foreign_array(buffer):
         raise TypeError(f"{WORDS[mode]}() takes a buffer, or an array with DLPack or the CUDA Array"
                         f" Interface, not {type(buffer).__name__}")
@@ -135,8 +141,9 @@ def shared(buffer):
 
     An example is a flag that the host sets while the kernel waits for it. cudadrv does not check
     how this use is ordered with others; it only keeps the memory from being closed or freed while
-    the kernel may use it. Raises TypeError if the argument is neither a buffer nor an array of
-    another library.
+    the kernel may use it. A `Signal` is passed in this way, too: the kernel gets the address of its
+    number (8 bytes, unsigned). Raises TypeError if the argument is neither a buffer, a signal nor
+    an array of another library.
     """
     return _access(buffer, OWN_SHARED)
 

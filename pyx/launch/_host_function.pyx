@@ -708,9 +708,14 @@ cdef int _report_failure(Failure failure) except -1:
 
 # ---- what other modules need ----
 
+cdef bint _runs_here() noexcept:
+    """Whether the caller is a function that a stream called."""
+    return _running is not None and this_thread() == _thread
+
+
 cdef int _refuse_in_function() except -1:
     """Raise HostFunctionError if the caller is a function that a stream called."""
-    if _running is None or this_thread() != _thread:
+    if not _runs_here():
         return 0
     raise HostFunctionError(
         f"{_running.called()}, has called cudadrv. A function in a stream cannot queue work, wait,"
@@ -773,4 +778,4 @@ def _end():
 
 
 atexit.register(_end)
-call_functions_with(FunctionHooks(_refuse_in_function, _raise_known, _drop_calls))
+call_functions_with(FunctionHooks(_runs_here, _refuse_in_function, _raise_known, _drop_calls))

@@ -804,6 +804,11 @@ cdef int refuse_here() except -1:
     return 0
 
 
+cdef bint is_function() noexcept:
+    """Whether the caller is a function that a stream called."""
+    return cudadrv_table.attention & CUDADRV_FUNCTION_RUNS and _functions.runs()
+
+
 cdef int raise_failed_functions() except -1:
     return _functions.raise_known()
 

@@ -377,20 +377,26 @@ cdef class Stream:
             raise ValueError(f"the event is of {event.context!r}, and {self!r} of another context")
         return self.record_event(event)
 
-    def wait(self, work not None):
+    def wait(self, work not None, value=None):
         """Make all later work of this stream wait for other work. Does not block the host.
 
         Parameters
         ----------
-        work : Event, Token or Stream
+        work : Event, Token, Stream or Signal
             For an event, the stream waits for the work before its last record; recording the event
             again after this call changes nothing. For a token, the stream waits for the token's
             operation, and for a stream, for everything that was queued on that stream before this
             call. A stream of another library (`from_object`) can be given, too; the wait includes
-            what that library has queued.
+            what that library has queued. For a signal, it waits for the first set to ``value`` or
+            more that is queued now, and so for the work before that set; a number that is known to
+            be reached needs no wait.
+        value : int, optional
+            The number of a signal.
 
         Raises
         ------
+        SignalError
+            No set of the signal to this number or more is queued, so the wait would never end.
         EventNotRecordedError
             The event was never recorded, so the driver would not wait.
         OwnershipError
@@ -398,11 +404,16 @@ cdef class Stream:
             part of it; or another library is capturing one of the streams.
         TypeError, ValueError
             ``work`` is something else; or ``work`` or this stream is closed, or is the default
-            stream of another thread.
+            stream of another thread; or ``value`` is no number from 0 to 2**63 - 1, is missing for
+            a signal, or is given for other work.
 
         Driver functions: cuStreamWaitEvent, and cuEventRecord for a token or a stream.
         """
         cdef Event event
+        if unlikely(value is not None):
+            from cudadrv._signal import wait_on_stream
+            wait_on_stream(self, work, value)
+            return
         check_stream(self)
         if isinstance(work, Event):
             # The wait is queued even if the host knows that cudadrv's work before the event is
@@ -418,6 +429,40 @@ cdef class Stream:
             event = found
         if event is not None:
             self.wait_for(event)
+
+    def set(self, signal, value):
+        """Queue a set of a signal to a number, after all earlier work. Does not wait for it.
+
+        Parameters
+        ----------
+        signal : Signal
+        value : int
+            A number larger than all to which the signal was set before.
+
+        Returns
+        -------
+        Token
+
+        Raises
+        ------
+        SignalError
+            The number is not larger than the last one.
+        BufferBorrowedError
+            Another stream or another thread sets the signal, and nothing orders this set after it.
+        CaptureError
+            The stream is captured.
+        TypeError, ValueError
+            ``signal`` is no Signal, or ``value`` no integer from 1 to 2**63 - 1; the stream is
+            closed; the device cannot set numbers in memory.
+        BufferClosedError
+            The signal is closed.
+        CudaError
+            A driver call failed.
+
+        Driver functions: cuStreamWriteValue64, cuEventRecord.
+        """
+        from cudadrv._signal import set_on_stream
+        return set_on_stream(self, signal, value)
 
     def call(self, function, *buffers):
         """Queue a call of a function of the program: ``function(*arrays)``. Does not wait for it.
@@ -1111,7 +1156,8 @@ cdef object _handle_of(object thing, str argument):
     if found is None:
         handle = None if isinstance(thing, type) else getattr(thing, "cuda_stream", None)
         if handle is None or callable(handle):
-            wanted = "an Event, Token or Stream" if argument == "work" else "a Stream"
+            wanted = "an Event, Token or Stream (or a Signal, with its number)" \
+                if argument == "work" else "a Stream"
             raise TypeError(
                 f"{argument} must be {wanted}, not {type(thing).__name__}; another library's stream"
                 " has __cuda_stream__, or is Stream.from_handle(handle, owner=...)")

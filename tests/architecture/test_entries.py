@@ -11,6 +11,7 @@ MOST_ENTRIES = 9
 # Functions that call `issue` and raise the exception for its reason themselves, and why `queue`
 # cannot do it for them.
 BY_HAND = {
+    "_signal._queue_set": "another thread may have set a larger number",
     "_array_copy.copy_texels_async": "looks for the context that is lost",
     "_copy._copy_across": "looks for the context that is lost",
     "_copy_batch._queue": "finds the regions of the accesses only for a refusal",

@@ -28,6 +28,7 @@ EXCEPTIONS = {
     ("_device", "_pool"): "context.pools",
     ("_device", "_peers"): "device.enable_access(peer), which knows pools and buffers",
     ("_stream", "_host_function"): "stream.call(function, *buffers), which knows buffers",
+    ("_stream", "_signal"): "stream.set(signal, n), which knows memory",
     ("_stream", "_bound"): "stream.bind(thing) returns an object that knows streams",
     ("_buffer", "_exchange"): "__dlpack_c_exchange_api__ needs the functions behind it",
     ("_buffer", "_opening"): "a pickled buffer is opened by `open`",

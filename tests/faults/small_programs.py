@@ -23,7 +23,7 @@ PROGRAMS = {}
 # crashes, and importing a Cython module raises ImportError.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
-IMPORTED += cu.Link, _peers, cu.Ticket, cu.open, cu.Array, cu.Texture
+IMPORTED += cu.Signal, cu.Link, _peers, cu.Ticket, cu.open, cu.Array, cu.Texture
 IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture, cu.from_cuda_array
 
 
@@ -953,6 +953,30 @@ def batches():
     stream.context.synchronize()
     assert items_of(work).tolist() == [*range(10), *range(10), *range(20, 50), *range(50)]
     assert items_of(image).reshape(10, 10)[:, 9].tolist() == list(range(10))
+
+
+@program
+def signals():
+    stream, side = cu.Stream(), cu.Stream()
+    frame = cu.LockedBuffer.zeros(100, "u4")
+    with cu.Signal(name="ready") as ready:
+        frame.fill_async(3, stream)
+        token = stream.set(ready, 1)
+        side.wait(ready, 1)
+        frame.fill_async(4, side)
+        side.set(ready, 2)
+        token.wait()
+        ready.wait(2)
+        assert ready.value == 2
+        assert frame[5] == 4
+        ready.set(3)
+        stream.wait(ready, 3)
+        try:
+            stream.wait(ready, 4)
+        except cu.SignalError:
+            pass
+        else:
+            raise AssertionError("the wait would never end")
 
 
 @program

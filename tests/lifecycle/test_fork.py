@@ -15,6 +15,8 @@ HEAD = """
     token = locked.fill_async(1, stream)
     context = stream.context
     held = cu.DeviceBuffer(16)
+    signal = cu.Signal()
+    stream.set(signal, 1)
     graph = cu.Graph()
     node = graph.add_fill(held, 1)
     _, body = graph.add_if(graph.condition(1))
@@ -50,6 +52,8 @@ CALLS = """
     cu.LockedBuffer(4) | cu.UnifiedBuffer(4) | locked.fill_async(1, stream) | locked.fill(1)
     device.fill(1) | device.copy_from(locked) | locked.copy_to(device) | locked[0]
     locked.close() | device.close() | cu.reap()
+    cu.Signal() | stream.set(signal, 2) | stream.wait(signal, 1) | signal.set(2) | signal.wait(1)
+    signal.at(1) | signal.value | signal.address | signal.__enter__() | signal.close()
     graph.add_copy(held, device) | graph.add_fill(held, 1, after=[node]) | graph.add_graph(graph)
     graph.condition() | graph.add_if(1) | graph.add_while(1) | graph.add_switch(1, 2)
     graph.nodes | graph.edges | graph.capture(stream) | graph.instantiate() | graph.close()
@@ -144,7 +148,8 @@ ARGUMENTS = """{
     "bind": [(locked,)], "prefetch": [("host", stream), ("host",)], "discard": [(stream,)],
     "discard_and_prefetch": [("host", stream)], "attach": [(stream,), ("host", stream)],
     "to": [("host",)], "capture": [(stream,)], "launch": [(stream,)], "update": [(graph,)],
-    "set": [(), (1,)], "add_copy": [(held, device)], "add_fill": [(held, 1)],
+    "set": [(), (1,), (signal, 2)], "at": [(1,)],
+    "add_copy": [(held, device)], "add_fill": [(held, 1)],
     "add_call": [(len, locked)], "add_graph": [(graph,)],
     "add_if": [(1,)], "add_launch": [(kernel, 1, 1)],
     "grow": [(32,)], "shrink": [(8,)], "share": [(stream,)], "accept": [()],
@@ -167,7 +172,7 @@ def test_every_attribute_refuses_or_needs_no_driver(script):
     device0 = peer = stream.device
     kernel = cu.Module.from_file({str(Path(TESTS) / "kernels" / "kernels.ptx")!r})["count"]
     things = [stream, event, timed, locked, device, managed, ordered, token, context, device0]
-    things += [graph, step, step_node]
+    things += [graph, step, step_node, signal]
     special = "__enter__ __getitem__ __int__ __cuda_stream__ __array__ __len__ __await__".split()
     arguments, may_answer = {" ".join(ARGUMENTS.split())}, {MAY_ANSWER.split()}
 
@@ -180,6 +185,7 @@ def test_every_attribute_refuses_or_needs_no_driver(script):
             return "refused"
         except TypeError as error:  # the host never reads a DeviceBuffer
             words = "has no access to single items", "is no array", "exactly 0 positional"
+            words += ("positional argument", "number of a signal")  # of other classes
             words += ("has incorrect type",)  # Context instead of Device, or the reverse
             return "refused" if any(word in str(error) for word in words) else error
 

@@ -66,6 +66,7 @@ def main():
     parser.add_argument("--policy", choices=[*POLICIES, "all"], default="all")
     parser.add_argument("--graphs", action="store_true", help="only programs with graphs")
     parser.add_argument("--functions", action="store_true", help="only with functions")
+    parser.add_argument("--signals", action="store_true", help="only programs with signals")
     parser.add_argument("--boxes", action="store_true", help="only programs that use boxes")
     parser.add_argument("--textures", action="store_true", help="only programs with textures")
     parser.add_argument("--contexts", action="store_true", help="only with several contexts")
@@ -98,6 +99,7 @@ def main():
     Program.with_contexts = 1 if options.contexts else Program.with_contexts
     Program.with_boxes = 1 if options.boxes else Program.with_boxes
     Program.with_functions = 1 if options.functions else Program.with_functions
+    Program.with_signals = 1 if options.signals else Program.with_signals
     if options.textures:
         Program.with_textures, Program.with_contexts = 1, 0
     Program.with_graphs = 1 if options.graphs else Program.with_graphs

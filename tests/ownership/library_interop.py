@@ -2,7 +2,7 @@
 
 import contextlib
 
-from library_groups import GroupChoices
+from library_signals import SignalChoices
 from session_buffers import is_filled
 from session_loans import NOBODY
 
@@ -10,7 +10,7 @@ NBYTES_OF_OTHERS = 40
 SHAPES = ((8,), (16,), (2, 4), (1, 12), (2, 2, 4), (24,))
 
 
-class InteropChoices(GroupChoices):
+class InteropChoices(SignalChoices):
     # ---- loans ----
 
     def lend(self):

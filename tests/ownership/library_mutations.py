@@ -1495,6 +1495,87 @@ MUTATIONS = [
         '"elapsed_ms needs',
         '        if False:\n            raise ValueError("elapsed_ms needs',
     ),
+    # ---- signals ----
+    (
+        "a set borrows nothing",
+        "_borrow_word",
+        "borrow(signal.word, access, OWN_WRITE)",
+        f"borrow(signal.word, access, {SHARED})",
+    ),
+    (
+        "the order of sets is unchecked where that is the policy",
+        "_borrow_word",
+        "    if access.policy == OWN_UNCHECKED:\n        access.policy = OWN_STRICT\n",
+        "",
+    ),
+    (
+        "a wait is for the last set",
+        "Signal.point_at",
+        "range(_first_at(self.points, number), len(self.points))",
+        "range(len(self.points) - 1, len(self.points))",
+    ),
+    (
+        "a wait is for a set to less",
+        "_first_at",
+        ".number < number:",
+        ".number + 1 < number:",
+    ),
+    (
+        "a wait is for a set to more",
+        "_first_at",
+        ".number < number:",
+        ".number <= number:",
+    ),
+    (
+        "a number may stay the same",
+        "set_on_stream",
+        "if number <= (<Signal>signal).queued:",
+        "if number < (<Signal>signal).queued:",
+    ),
+    (
+        "the host may set the same number again",
+        "Signal.set",
+        "is_larger = number > self.queued",
+        "is_larger = number >= self.queued",
+    ),
+    (
+        "the host sets while streams do",
+        "Signal.set",
+        "    if answer != OWN_OK:\n",
+        "    if False:\n",
+    ),
+    (
+        "the event of a set stands for the work before it",
+        "_set_call",
+        "    status = cuStreamWriteValue64(stream, setting.address, setting.number, 0)\n",
+        "    status = cuEventRecord(setting.event, stream)\n"
+        "    status = cuStreamWriteValue64(stream, setting.address, setting.number, 0)\n"
+        "    queued[0] = True\n    setting.queued[0] = setting.number\n    return status\n",
+    ),
+    (
+        "a set that failed is taken for queued",
+        "set_on_stream",
+        "        if not issued:\n            (<Signal>signal).drop(point)\n",
+        "        if not issued:\n            (<Signal>signal).queued = number\n",
+    ),
+    (
+        "a number that is queued counts as reached",
+        "Point.is_known",
+        "return self.event.state.recorded and own_known(",
+        "return self.event.state.recorded or own_known(",
+    ),
+    (
+        "a wait for a signal orders nothing",
+        "wait_on_stream",
+        "    stream.wait_for(point.event)\n",
+        "",
+    ),
+    (
+        "a closed signal can be set",
+        "set_on_stream",
+        "    (<Signal>signal).usable()\n",
+        "",
+    ),
     # ---- arrays for a block ----
     (
         "results come home although an exception ended the block",

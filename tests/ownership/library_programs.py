@@ -18,6 +18,7 @@ import library_joined
 import library_managed
 import library_offload
 import library_peers
+import library_signals
 import library_textures
 import library_tickets
 from library_choices import (
@@ -86,6 +87,7 @@ class Program(TextureChoices):
     with_boxes = 0.4  # share of the programs whose operations use boxes
     with_textures = 0.25  # share of the programs with one context that use arrays and textures
     with_functions = 0.2  # share of the programs whose streams call functions
+    with_signals = 0.2  # share of the programs with signals
     with_tickets = 0  # share of the programs that lend buffers to another process
 
     def __init__(self, seed, policy="strict", awaits=False):
@@ -127,6 +129,7 @@ class Program(TextureChoices):
         self.textures = not self.several and self.chance(self.with_textures)
         # Not drawn, so that the other programs stay as they are.
         self.calls_functions = Random(f"functions {seed}").random() < self.with_functions
+        self.uses_signals = Random(f"signals {seed}").random() < self.with_signals
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -185,6 +188,8 @@ class Program(TextureChoices):
             yield step, weight * self.random.choice((0.3, 1, 1, 2))
         if self.calls_functions:
             yield "call_function", 20
+        if self.uses_signals:
+            yield from library_signals.WEIGHTS.items()
 
     # ---- threads ----
 
@@ -361,7 +366,7 @@ class Program(TextureChoices):
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
         things += [self.theirs, self.travellers, self.constants, self.graphs, self.executables]
         things += [self.prepared, self.results, self.groups, self.offloads]
-        things += [self.handles, self.arrays]
+        things += [self.handles, self.arrays, self.signals]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -487,6 +492,7 @@ class Program(TextureChoices):
         """
         failures = {**FAILURES, **library_tickets.FAILURES} if self.tickets else FAILURES
         failures = {**failures, **library_textures.FAILURES} if self.textures else failures
+        failures = {**failures, **library_signals.FAILURES} if self.uses_signals else failures
         step, functions = self.random.choice(tuple(failures.items()))
         self.session.failing = self.random.choice(functions), self.random.choice((1, 2))
         self.note("fails in the next one:", *self.session.failing)

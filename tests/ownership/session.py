@@ -42,6 +42,7 @@ UNFINISHED = "unfinished"
 PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
 NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 FILL_BY_PARTS = "fill_by_parts"
+SMALLER, DEAD = "smaller", "dead"  # of a signal: no larger number, a wait that would not end
 TAKEN, NOT_LENT, NO_TURNS = "taken", "not_lent", "no_turns"
 NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
 NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
@@ -59,6 +60,8 @@ INTERRUPTED, FINISHED = "interrupted", "finished"
 
 # The exception of each refusal: its class must be exactly this one, and its text must match.
 RAISED = {
+    SMALLER: (cu.SignalError, "it only grows"),
+    DEAD: (cu.SignalError, "would never end"),
     NO_TIMING: (ValueError, "needs events with timing"),
     UNREADY: (cu.CudaError, "needs both events complete"),
     LATER: (ValueError, "ms later than the one that it ends with"),
@@ -131,9 +134,10 @@ QUEUEING = (
     *("cuLaunchKernel", "cuLaunchKernelEx"),
     *("cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync"),
     *("cuMemDiscardAndPrefetchBatchAsync", "cuStreamAttachMemAsync", "cuGraphLaunch"),
-    *("cuLaunchHostFunc", "cuStreamWaitValue64_v2"),
+    *("cuLaunchHostFunc", "cuStreamWaitValue64_v2", "cuStreamWriteValue64_v2"),
 )
-WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset", "cuLaunchHostFunc"))]
+FIRST = ("cuMemcpy", "cuMemset", "cuLaunchHostFunc", "cuStreamWriteValue")
+WORK = [name for name in QUEUEING if name.startswith(FIRST)]
 DEFAULTS = ("legacy", "per_thread")
 # For each kind of stream of the library, the oracle's kind.
 ORDERS = {

@@ -13,6 +13,7 @@ from session_groups import GroupSession
 from session_joined import JoinedSession
 from session_managed import ManagedSession
 from session_offload import OffloadSession
+from session_signals import SignalSession
 from session_textures import TextureSession
 from session_threads import ThreadSession
 from session_tickets import TicketSession
@@ -60,6 +61,7 @@ class FullSession(
     OffloadSession,
     TextureSession,
     GroupSession,
+    SignalSession,
 ):
     # ---- items and slices ----
 

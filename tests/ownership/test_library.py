@@ -27,7 +27,14 @@ PROGRAMS_OF_TWO = 120  # of two processes: fewer, because each takes five times 
 # there was 0.0017.
 LEAST = 0.0015
 # Refusals that need no oracle. Each has to happen at least once.
-SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
+SELDOM = {
+    session.DEAD,
+    session.SMALLER,
+    session.IS_PART,
+    session.DEFAULT_STREAM,
+    session.NOT_ORDERED,
+    session.OVERLAP,
+}
 # Refusals of which more than half have to happen.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
 RARE |= {

@@ -38,7 +38,17 @@ INTERNAL = {
         "Filling",
         "KernelAttributes",
     ),
-    *("Limits", "Migrations", "PipelineReport", "Receipt", "Signature", "Tensor", "Ticket", "Turn"),
+    *(
+        "Limits",
+        "Migrations",
+        "PipelineReport",
+        "Reached",
+        "Receipt",
+        "Signature",
+        "Tensor",
+        "Ticket",
+        "Turn",
+    ),
 }
 
 
@@ -53,6 +63,7 @@ class World:
         self.stream, self.side, self.blocking = self.streams
         self.start, self.event = cu.Event(timing=True), self.stream.record()
         self.stream.record(self.start)
+        self.signal = cu.Signal()
         self.source = cu.DeviceBuffer.from_array(HOST)
         self.target = cu.LockedBuffer.zeros(COUNT)
         self.token = self.target.fill_async(0, self.stream)
@@ -72,7 +83,14 @@ class World:
     def end(self) -> None:
         self.device.synchronize()
         del self.floats
-        for thing in (self.source, self.target, self.module, self.event, *self.streams):
+        for thing in (
+            self.source,
+            self.target,
+            self.module,
+            self.event,
+            self.signal,
+            *self.streams,
+        ):
             thing.close()
         self.library.end()
 
@@ -265,6 +283,10 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Stream.from_handle": lambda t, w: t.from_handle(w.side.handle),  # this stream stays open
     "Stream.from_object": lambda t, w: t.from_object(t),
     "Stream.wait": lambda t, w: t.wait(w.event),
+    "Stream.set": lambda t, w: t.set(w.signal, w.signal.value + 1),
+    "Signal.set": lambda t, w: t.set(t.value + 1),
+    "Signal.wait": lambda t, w: t.wait(t.value),
+    "Signal.at": lambda t, w: t.at(t.value),
     "Stream.call": lambda t, w: t.call(len, cu.read(w.target)),
     "Stream.bind": lambda t, w: t.bind(w.target).fill_async(1),
     "Event.elapsed_ms": lambda t, w: (t.synchronize(), t.elapsed_ms(w.start)),
@@ -593,6 +615,12 @@ def _recorded(w: World) -> tuple[Any, ...]:
     return (event,)
 
 
+def _set_signal(w: World) -> tuple[Any, ...]:
+    signal = cu.Signal()
+    w.stream.set(signal, 1)
+    return (signal,)
+
+
 def _scope(w: World) -> tuple[Any, ...]:
     stream = cu.Stream()
     return stream.scope(), stream
@@ -639,6 +667,7 @@ KINDS = {
     "scope": Kind("Scope", _scope),
     "group": Kind("StreamGroup", lambda w: (cu.StreamGroup(2),)),
     "event": Kind("Event", _recorded),
+    "signal": Kind("Signal", _set_signal),
     "token": Kind("Token", _with_buffer(lambda buffer, w: buffer.fill_async(1, w.stream))),
     "token with results": Kind("ResultToken", _token_with_results),
     "argument": Kind("ArrayArgument", lambda w: (cu.In(HOST),)),

@@ -76,6 +76,7 @@ OBJECTS = {
     "JoinedCapture": lambda: cu.joins_capture(cu.Stream()),
     "ExecutableGraph": lambda: captured().instantiate(),
     "ExecutableNode": lambda: captured().instantiate()[0],
+    "Signal": lambda: cu.Signal(),
     "MemoryPools": lambda: cu.Device(0).context.pools,
     "MemoryPool": lambda: cu.Device(0).context.pools.device,
 }
@@ -89,7 +90,7 @@ POSITIONAL = {
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
     "buffer", "buffers", "thing", "image", "images", "shape", "peer", "place", "to", "pairs",
     "path", "grid", "block", "shared_bytes", "preference", "destination", "kernel", "child",
-    "default", "condition", "bodies", "graph", "data", "ticket", "receipt", "function",
+    "default", "condition", "bodies", "graph", "data", "ticket", "receipt", "function", "signal",
 }  # fmt: skip
 
 

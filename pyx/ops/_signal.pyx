@@ -1,0 +1,507 @@
+# cython: nonecheck=True
+"""Signal: a number that streams set and wait for: `Stream.set`, and `Stream.wait` with a number.
+
+To the engine, a set is an operation that writes the memory of the number. So two sets that nothing
+orders are refused, as two writes of a buffer are. Behind each set an event is recorded, and whoever
+waits for the number waits for that event: the driver only knows of an order that events express,
+and CUDA warns that work which is ordered by values in memory alone may never run.
+"""
+
+cimport cython
+from libc.stdint cimport uint64_t
+
+from cudadrv._device cimport Context, Device, context_of, is_function, raise_failures
+from cudadrv._driver cimport (
+    CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+    CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CUdeviceptr,
+    CUevent, CUresult, CUstream, cuEventRecord, cuStreamWriteValue64,
+)
+from cudadrv._engine cimport (
+    OWN_OK, OWN_STRICT, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_conflict, own_export,
+    own_export_close, own_export_open, own_known, own_record_as,
+)
+from cudadrv._errors cimport close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized
+from cudadrv._event cimport deadline_of, new_event, refuse_to_wait_longer
+from cudadrv._memory cimport Memory, allocate_memory
+from cudadrv._memory_kinds cimport LOCKED
+from cudadrv._names cimport SET, checked_name
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._refusal cimport refuse_closed, refuse_host
+from cudadrv._region cimport Region, borrow, fill_in, items_of, pointer_of, refuse_regions
+from cudadrv._release cimport drain
+from cudadrv._segment cimport load_word, store_word
+from cudadrv._site cimport here, place
+from cudadrv._stream cimport Stream, check_stream
+from cudadrv._token cimport Token, new_token, stand_for
+
+from cudadrv._errors import SignalError, integer
+
+cdef object MOST = 2 ** 63 - 1
+
+
+@cython.final
+cdef class Word(Region):
+    """The memory of a signal's number."""
+
+    def __cinit__(self):
+        self.kind = LOCKED
+        self.host_side = self.portable = True
+
+    cdef str describe(self):
+        return self.memory.label
+
+
+@cython.final
+cdef class Point:
+    """A set that is not known to be complete."""
+
+    cdef bint is_known(self) noexcept:
+        """Whether the host knows that the set is complete. False if it is not queued yet."""
+        return self.event.state.recorded and own_known(
+            engine, self.event.state.snapshot.slot, self.event.state.snapshot.seq)
+
+
+@cython.final
+cdef class Signal:
+    """Signal(*, device=None, name=None)\n--\n
+    A number that only grows: streams set it, and streams and the host wait until it is reached.
+
+    It is 0 at first. ``stream.set(signal, n)`` sets it when all earlier work of the stream is
+    complete. ``stream.wait(signal, n)`` lets a stream wait until it is at least ``n``: the stream
+    waits for the first set to ``n`` or more that is queued by then, and is ordered after all work
+    before that set, as by an event. In contrast to events, one signal counts many steps.
+
+    Parameters
+    ----------
+    device : Device, optional
+        The device in whose primary context its memory is; default: the current context. Streams of
+        all devices can use it.
+    name : str, optional
+        Shown in messages.
+
+    Raises ValueError if the device cannot set numbers in memory.
+    Driver function: cuMemHostAlloc.
+    """
+
+    def __init__(self, *, device=None, name=None):
+        cdef Word word = Word.__new__(Word)
+        cdef Memory memory
+        cdef Context context = context_of(device)
+        name = checked_name(name)
+        label = "Signal" if name is None else f"Signal {name!r}"
+        _refuse_device(context.device)
+        memory = allocate_memory(
+            LOCKED, context, sizeof(uint64_t), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
+            None, label, True)
+        fill_in(word, memory, 1, items_of("u8").dtype, sizeof(uint64_t), name)
+        store_word(_place(word), 0)
+        if self.word is not None:
+            raise TypeError(f"this {self.word.describe()} exists already")
+        self.word, self.points = word, []
+
+    @property
+    def context(self):
+        """The context that its memory belongs to."""
+        return word_of(self).memory.context
+
+    @property
+    def device(self):
+        """The device of that context."""
+        return word_of(self).memory.context.device
+
+    @property
+    def name(self):
+        """The name that the signal was given, or None."""
+        return word_of(self).name
+
+    @property
+    def address(self):
+        """The address of the number, 8 bytes, as an int. cudadrv does not see how it is used."""
+        self.usable()
+        return pointer_of(self.word)
+
+    @property
+    def closed(self):
+        """Whether the signal was closed."""
+        return word_of(self).memory.state.closed
+
+    @property
+    def value(self):
+        """The number that is reached. Does not block.
+
+        The host may use what was used by the work before the set to this number, as after `wait`.
+        In a function that a stream calls, it is the number in memory, and says nothing of that.
+
+        Raises BufferClosedError if the signal is closed, and ContextLostError if an error has lost
+        the context of a set.
+        Driver function: cuEventQuery, for sets that are not known to be complete.
+        """
+        cdef Point point
+        word_of(self)
+        if is_function():
+            self.usable_in_function()
+            return load_word(_place(self.word))
+        self.usable()
+        for point in self.points[:]:
+            if not point.event.state.recorded or not point.event.done:
+                break
+        self.forget_known()
+        return self.reached
+
+    def set(self, value):
+        """Set the number now, from the host. Functions that streams call may do so, too.
+
+        All earlier sets must be known to be complete.
+
+        Raises
+        ------
+        BufferBorrowedError
+            A stream sets it, and this is not known to be complete.
+        SignalError
+            The number is not larger than the last one.
+        TypeError, ValueError
+            It is no integer from 1 to 2**63 - 1.
+        BufferClosedError
+            The signal is closed.
+        """
+        cdef own_access access
+        cdef own_export view
+        cdef own_conflict conflict
+        cdef uint64_t number = _checked(value, self)
+        if is_function():
+            self.usable_in_function()
+        else:
+            self.usable()
+        _borrow_word(self, &access)
+        access.policy = OWN_STRICT
+        answer = own_export_open(engine, &access, here(), &view, &conflict)
+        if answer != OWN_OK:
+            refuse_host(answer, &conflict, "set", self.called())
+        # No thread can queue a set while the engine has this view.
+        is_larger = number > self.queued
+        if is_larger:
+            self.queued = self.reached = number
+            self.site = here()
+            store_word(_place(self.word), number)
+        own_export_close(engine, &view)
+        if not is_larger:
+            _refuse_smaller(self, number)
+        self.forget_known()
+
+    def wait(self, value, *, timeout=None):
+        """Block until the number is reached. Signals of the system such as Ctrl-C interrupt this.
+
+        From then on the host may use what was used by the work before the first set to this number
+        or more that is queued now.
+
+        Parameters
+        ----------
+        value : int
+        timeout : float, optional
+            Seconds to wait at most; 0 asks once. A wait that runs out of time changes nothing.
+
+        Raises
+        ------
+        TimeoutError
+            The number is not reached after that time.
+        SignalError
+            No set to this number or more is queued, so the wait would never end.
+        TypeError, ValueError
+            The number is no integer from 0 to 2**63 - 1; the timeout is negative or not a number.
+        BufferClosedError
+            The signal is closed.
+        ContextLostError
+            An error has lost the context of the set.
+
+        Driver function: cuEventQuery, repeatedly.
+        """
+        cdef uint64_t number = _checked(value, self)
+        deadline = deadline_of(timeout)
+        self.usable()
+        point = self.point_at(number)
+        if point is not None and not point.event.wait_until(deadline):
+            refuse_to_wait_longer(f"the set of {self.called()} to {point.number}, queued at"
+                                  f" {place(point.site)},", timeout)
+        raise_failures()
+
+    def at(self, value):
+        """``await signal.at(n)`` waits as `wait` does, without blocking the event loop.
+
+        Raises what `wait` raises.
+        """
+        cdef Reached reached = Reached.__new__(Reached)
+        cdef uint64_t number = _checked(value, self)
+        self.usable()
+        reached.point = self.point_at(number)
+        return reached
+
+    def close(self):
+        """Close the signal. Closing twice does nothing. Queued waits for it stay in force.
+
+        Raises BufferBorrowedError, and leaves the signal open, while a set of a stream or the work
+        of a kernel that uses it is not known to be complete.
+        """
+        if word_of(self).memory.state.closed:
+            return
+        self.word.memory.close(None, OWN_STRICT)
+        self.points = []
+        drain(False)
+
+    def __enter__(self):
+        """``with signal:`` closes it at the end of the block."""
+        self.usable()
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        """Close the signal.
+
+        If closing fails while an exception propagates, a note is added to that exception.
+        """
+        close_at_end(self, exception, "signal")
+
+    def __repr__(self):
+        if word_of(self).memory.state.closed:
+            return f"<{self.called()} closed>"
+        self.forget_known()
+        queued = f", {self.queued} queued" if self.queued > self.reached else ""
+        return f"<{self.called()}: {self.reached} reached{queued}>"
+
+    cdef str called(self):
+        """Return the signal's name in messages."""
+        return self.word.memory.label
+
+    cdef int usable(self) except -1:
+        """Raise if the signal is closed, its context is lost, or the process is forked."""
+        return word_of(self).usable()
+
+    cdef int usable_in_function(self) except -1:
+        refuse_if_forked()
+        if self.word.memory.state.closed:
+            refuse_closed(self.called(), self.word.memory.closed_at)
+        return 0
+
+    cdef int forget_known(self) except -1:
+        """Forget the sets that the host knows to be complete."""
+        cdef Point point
+        while self.points:
+            point = self.points[0]
+            if not point.is_known():
+                break   # and so are all behind it, because sets are ordered
+            self.reached = max(self.reached, point.number)
+            self.drop(point)
+        return 0
+
+    cdef int add(self, Point point) except -1:
+        """Add a set that is to be queued. Keeps the order of the numbers."""
+        cdef Py_ssize_t at = len(self.points)
+        while at and (<Point>self.points[at - 1]).number > point.number:
+            at -= 1
+        self.points.insert(at, point)
+        return 0
+
+    cdef int drop(self, Point point) except -1:
+        if point in self.points:    # else another thread has dropped it
+            self.points.remove(point)
+        return 0
+
+    cdef Point point_at(self, uint64_t number):
+        """Return the first queued set to a number or more; None if the host knows of its end.
+
+        Raises SignalError if there is none.
+        """
+        cdef Point point
+        cdef Py_ssize_t at
+        self.forget_known()
+        if number <= self.reached:
+            return None
+        for at in range(_first_at(self.points, number), len(self.points)):
+            point = self.points[at]
+            if point.event.state.recorded:
+                return point
+        _refuse_dead(self, number)
+
+
+@cython.final
+cdef class Reached:
+    """Reached(*args, **kwargs)\n--\n
+    A number of a signal that a coroutine can await: see `Signal.at`.
+    """
+
+    cdef Point point
+
+    def __await__(self):
+        """__await__($self, /)\n--\n
+        Wait without blocking the event loop."""
+        if self.point is not None:
+            yield from self.point.event._completion()
+        raise_failures()
+
+
+only_made_by(Reached, "use signal.at(n)")
+
+
+# ---- calls of streams ----
+
+cdef struct Setting:
+    CUdeviceptr address
+    uint64_t number
+    uint64_t *queued        # the largest number that is queued; guarded by the engine's records
+    CUevent event
+    bint too_late           # another thread has queued this number or a larger one
+
+
+cdef CUresult _set_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Setting *setting = <Setting *>arguments
+    cdef CUresult status
+    if setting.number <= setting.queued[0]:
+        setting.too_late = True
+        return CUDA_ERROR_INVALID_VALUE
+    status = cuStreamWriteValue64(stream, setting.address, setting.number, 0)
+    if status == CUDA_SUCCESS:
+        queued[0] = True
+        setting.queued[0] = setting.number
+        # After the write, because waits of the host for the event promise that number.
+        status = cuEventRecord(setting.event, stream)
+    return status
+
+
+def set_on_stream(Stream stream not None, signal, value):
+    """See `Stream.set`."""
+    cdef uint64_t number
+    cdef Point point
+    cdef bint issued = False
+    _check_signal(signal, "set")
+    number = _checked(value, signal)
+    (<Signal>signal).usable()
+    check_stream(stream)
+    _refuse_device(stream.context.device)
+    (<Signal>signal).forget_known()
+    if number <= (<Signal>signal).queued:
+        _refuse_smaller(signal, number)
+    point = Point.__new__(Point)
+    point.number, point.site = number, here()
+    point.event = new_event(stream.context, CU_EVENT_DISABLE_TIMING)
+    (<Signal>signal).add(point)
+    try:
+        token = _queue_set(signal, point, stream)
+        issued = True
+    finally:
+        if not issued:
+            (<Signal>signal).drop(point)
+    return token
+
+
+cdef Token _queue_set(Signal signal, Point point, Stream stream):
+    cdef Operation operation
+    cdef own_access access
+    cdef Setting setting
+    cdef Token token = new_token(stream, None, None)
+    _borrow_word(signal, &access)
+    setting.address, setting.number = pointer_of(signal.word), point.number
+    setting.queued, setting.event, setting.too_late = &signal.queued, point.event.raw, False
+    prepare(&operation, SET, &access, 1, _set_call, &setting)
+    reason = issue(&operation, stream, NULL, False)
+    if setting.too_late:
+        _refuse_smaller(signal, point.number)
+    if reason:
+        refuse_regions(&operation, reason, stream, signal.word, None)
+    signal.site = point.site
+    own_record_as(engine, &operation.request.issued, &point.event.state)
+    stand_for(token, &operation)
+    token.asked = point.event
+    return token
+
+
+def wait_on_stream(Stream stream not None, signal, value):
+    """See `Stream.wait`."""
+    cdef uint64_t number
+    cdef Point point
+    _check_signal(signal, "wait")
+    number = _checked(value, signal)
+    (<Signal>signal).usable()
+    check_stream(stream)
+    point = (<Signal>signal).point_at(number)
+    if point is None:
+        return
+    if stream.capture is not NULL:
+        stream.refuse_outside(f"{(<Signal>signal).called()} at {number}")
+    stream.wait_for(point.event)
+
+
+# ---- checks ----
+
+cdef Region word_of(Signal signal):
+    """Return the memory of a signal. Raises TypeError if its ``__init__`` never ran."""
+    if signal.word is None:
+        refuse_uninitialized(signal)
+    return signal.word
+
+
+cdef void *_place(Word word) noexcept:
+    """Return where the number is."""
+    return <void *><size_t>pointer_of(word)
+
+
+cdef int _borrow_word(Signal signal, own_access *access) except -1:
+    """Fill in the access of a set. The order of sets is always checked."""
+    borrow(signal.word, access, OWN_WRITE)
+    if access.policy == OWN_UNCHECKED:
+        access.policy = OWN_STRICT
+    return 0
+
+
+cdef Py_ssize_t _first_at(list points, uint64_t number) noexcept:
+    """Return where the first point with a number or more is."""
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t high = len(points)
+    cdef Py_ssize_t middle
+    while low < high:
+        middle = (low + high) // 2
+        if (<Point>points[middle]).number < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef int _check_signal(object given, str verb) except -1:
+    if type(given) is not Signal:
+        raise TypeError(f"stream.{verb}(signal, n) takes a Signal and a number, and not"
+                        f" {type(given).__name__}")
+    word_of(given)
+    return 0
+
+
+cdef uint64_t _checked(object value, Signal signal) except? 0:
+    """Return a number of a signal. Raises TypeError or ValueError if no signal can have it."""
+    word_of(signal)
+    number = integer(value, "the number of a signal")
+    if not 0 <= number <= MOST:
+        raise ValueError(f"{signal.called()} cannot be {number}: its number is from 0 to 2**63 - 1")
+    return number
+
+
+cdef int _refuse_device(Device device) except -1:
+    if not device.attribute_value(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS):
+        raise ValueError(f"{device!r} cannot set numbers in memory"
+                         " (can_use_64_bit_stream_mem_ops is 0), so its streams take no signals;"
+                         " use events")
+    return 0
+
+
+cdef int _refuse_smaller(Signal signal, uint64_t number) except -1:
+    if signal.queued == 0:
+        raise SignalError(f"{signal.called()} cannot be set to 0: that is its first number, and it"
+                          " only grows")
+    raise SignalError(
+        f"{signal.called()} cannot be set to {number}: it only grows, and"
+        f" {place(signal.site)} has set it to {signal.queued}. Set it to {signal.queued + 1} or"
+        " more")
+
+
+cdef int _refuse_dead(Signal signal, uint64_t number) except -1:
+    last = "nothing sets it" if signal.queued == 0 else \
+        f"its last number is {signal.queued}, set at {place(signal.site)}"
+    raise SignalError(
+        f"a wait for {signal.called()} at {number} would never end: {last}. Queue the set first:"
+        f" stream.set(signal, {number})")
