@@ -1,5 +1,7 @@
 """Device and Context: GPUs and their contexts."""
 
+from libc.stdint cimport uint64_t
+
 from cudadrv._driver cimport CUcontext, CUdevice, CUresult, cudadrv_table, unlikely
 from cudadrv._engine cimport own_domain
 
@@ -49,6 +51,9 @@ cdef class Context:
     cdef int captures           # how many of its streams cudadrv is capturing
     cdef bint prints            # whether one of its modules may call printf
     cdef str captured_by        # the name in messages of the capture that a stream joined last
+    cdef int synchronizing      # how many threads are about to call, or in, cuCtxSynchronize
+    # How many calls of it there were, and how many of them have surely looked for captures.
+    cdef uint64_t synchronizations, looked
     cdef list stages            # the Stages that no call uses at the moment: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`
     cdef size_t stage_bytes     # bytes of all Stages of the context
@@ -60,7 +65,7 @@ cdef class Context:
     cdef object __weakref__
 
     cdef int usable(self) except -1
-    cdef int finish(self) except -1
+    cdef bint finish(self) except -1
     cdef int check(self, CUresult status) except -1 nogil
     cdef int raise_failure(self, CUresult status) except -1 with gil
 
@@ -74,7 +79,9 @@ cdef list contexts()
 cdef int after_wait() except -1
 cdef tuple unfinished_in(Context context)
 cdef void report_in(Context context, CUresult status) noexcept
-cdef int synchronize_patiently(Context context) except -1
+cdef bint begin_synchronizing(Context context) noexcept
+cdef CUresult synchronize_now(Context context) noexcept
+cdef bint synchronize_patiently(Context context) except -1
 
 
 cdef enum Ending:

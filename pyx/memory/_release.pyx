@@ -21,14 +21,14 @@ from libc.stdlib cimport free, malloc
 
 from cudadrv._closing cimport bury_orphans
 from cudadrv._device cimport (
-    ENDS_EVENT, ENDS_GRAPH, Context, Ending, contexts, end_later_with, report_in,
-    synchronize_patiently,
+    ENDS_EVENT, ENDS_GRAPH, Context, Ending, begin_synchronizing, contexts, end_later_with,
+    report_in, synchronize_now, synchronize_patiently,
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
     CU_STREAM_CAPTURE_MODE_RELAXED, CUdeviceptr, CUresult, CUstream, CUstreamCaptureMode,
-    cuThreadExchangeStreamCaptureMode, cudadrv_table, in_cuCtxSynchronize, in_cuStreamWaitEvent,
-    leave_context, this_thread, was_not_called,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table, in_cuStreamWaitEvent, leave_context,
+    this_thread, was_not_called,
 )
 from cudadrv._engine cimport (
     OWN_ELSEWHERE, OWN_INTERNAL, engine, own_borrow, own_borrows, own_bytes, own_known,
@@ -170,8 +170,9 @@ cdef bint finish_everything() except -1:
         if not may_synchronize(context):
             return False
         _finish_work(context)
-        with nogil:
-            status = in_cuCtxSynchronize(context.raw)
+        if not begin_synchronizing(context):    # another thread has begun a capture
+            return False
+        status = synchronize_now(context)
         if is_sticky(status):
             context.raise_failure(status)
         if status != CUDA_SUCCESS:

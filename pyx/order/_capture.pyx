@@ -12,6 +12,7 @@ State that outlives a call: the newest node, for its token (the GIL guards it).
 """
 
 cimport cython
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
@@ -34,7 +35,7 @@ from cudadrv._engine cimport (
     own_stream_release, own_undo, own_unlock_both, own_wait,
 )
 from cudadrv._errors cimport only_made_by
-from cudadrv._event cimport Captured, Event, new_event
+from cudadrv._event cimport Captured, Event, let_others_go_on, new_event, now_ns
 from cudadrv._names cimport (
     LAUNCH, NO_NODE, forget_graph, give_back_name, name_graph, node_kind, number_of_graph,
     operation_name, parts_of,
@@ -52,6 +53,10 @@ cdef extern from "cudadrv/driver.h":
     enum:
         CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
         CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+
+
+cdef enum:
+    LOOKED_NS = 5_000_000_000   # a call of cuCtxSynchronize has then looked for captures
 
 
 # ---- what a graph holds ----
@@ -875,9 +880,14 @@ cdef class Capture(Capturing):
             self.listed = self.called()
         if stream not in self.slots:
             self.open(stream)
-        _refuse_captured(stream)    # again: from here on no other thread runs
         stream.context.captures += 1
         stream.context.captured_by = self.listed
+        try:
+            _keep_out(stream.context)
+            _refuse_captured(stream)    # again: from here on no other thread runs
+        except BaseException:
+            stream.context.captures -= 1
+            raise
         stream.capture = <void *>self
         stream.exposed |= IN_CAPTURE
         return 0
@@ -1257,6 +1267,21 @@ cdef int _refuse_captured(Stream stream) except -1:
     if stream.capture is not NULL:
         raise CaptureError(f"{stream.called()} is a part of"
                            f" {(<Capturing>stream.capture).called()} already")
+    return 0
+
+
+cdef int _keep_out(Context context) except -1:
+    """Wait for calls of cuCtxSynchronize in other threads, which could end the capture.
+
+    `context.captures` keeps new ones from beginning. The driver looks for captures when the
+    function is called, so a call that lasts longer is not waited for: its work may wait for this
+    thread.
+    """
+    cdef int64_t start = now_ns()
+    while context.synchronizing and context.looked != context.synchronizations:
+        let_others_go_on()
+        if now_ns() - start > LOOKED_NS:
+            context.looked = context.synchronizations   # `context.captures` admits no newer one
     return 0
 
 

@@ -510,30 +510,34 @@ cdef class Context:
         lost, and CaptureError during a capture of one of its streams.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
-        self.finish()
-        raise_failures()
-
-    cdef int finish(self) except -1:
-        """Like `synchronize`, but raises no exceptions of functions that streams have called."""
-        cdef own_snapshot snapshot
-        cdef CUresult status
-        self.usable()
-        if self.captures:
+        if not self.finish():
             raise CaptureError(f"{self!r} cannot be synchronized during {self.captured_by}:"
                                " the call would end the capture")
+        raise_failures()
+
+    cdef bint finish(self) except -1:
+        """Wait for all work. Returns False, without a complete wait, during a capture.
+
+        Raises no exceptions of functions that streams have called.
+        """
+        cdef own_snapshot snapshot
+        self.usable()
+        if self.captures:
+            return False
         if not own_domain_snapshot(engine, self.domain, &snapshot):
             raise MemoryError()
         try:
             _wait_for_known_work(self)
-            if own_suspects(engine, self.domain, NULL, 0):
-                synchronize_patiently(self)
-            with nogil:
-                status = in_cuCtxSynchronize(self.raw)
-                self.check(status)
+            if own_suspects(engine, self.domain, NULL, 0) and not synchronize_patiently(self):
+                return False
+            if not begin_synchronizing(self):
+                return False
+            self.check(synchronize_now(self))
             own_join_host(engine, &snapshot)
         finally:
             own_snapshot_drop(engine, &snapshot)
-        return after_wait()
+        after_wait()
+        return True
 
     def __enter__(self):
         """Make the context current in this thread, and the default for new objects."""
@@ -952,25 +956,59 @@ def _wait_for_stream(stream):
         pass
 
 
-cdef int synchronize_patiently(Context context) except -1:
+# cuCtxSynchronize ends the captures of the context's streams that have begun when it is called. So
+# calls of it and the beginnings of captures keep each other out (`keep_out` in _capture).
+
+cdef bint begin_synchronizing(Context context) noexcept:
+    """Keep captures of the context's streams from beginning. Returns False during a capture.
+
+    After True, the caller calls cuCtxSynchronize at once, and then `end_synchronizing`.
+    """
+    if context.captures:
+        return False
+    context.synchronizing += 1
+    context.synchronizations += 1
+    return True
+
+
+cdef void end_synchronizing(Context context) noexcept:
+    context.synchronizing -= 1
+
+
+cdef CUresult synchronize_now(Context context) noexcept:
+    """Call cuCtxSynchronize, after `begin_synchronizing` has returned True."""
+    cdef CUresult status
+    with nogil:
+        status = in_cuCtxSynchronize(context.raw)
+    end_synchronizing(context)
+    return status
+
+
+cdef bint synchronize_patiently(Context context) except -1:
     """Wait for all work of a context. Signals interrupt the wait. Updates no clock.
 
-    Used for work that no event stands for.
+    Used for work that no event stands for. Returns False, without a wait, during a capture.
     """
     cdef patient *wait
     cdef bint done = False
-    with nogil:
-        wait = patient_begin(context.raw)
-    if wait is NULL:
-        raise MemoryError("there is no memory for another thread")
+    if not begin_synchronizing(context):
+        return False
     try:
-        while not done:
-            with nogil:
-                done = patient_wait(wait)
-            PyErr_CheckSignals()
-        return context.check(patient_status(wait))
+        with nogil:
+            wait = patient_begin(context.raw)
+        if wait is NULL:
+            raise MemoryError("there is no memory for another thread")
+        try:
+            while not done:
+                with nogil:
+                    done = patient_wait(wait)
+                PyErr_CheckSignals()
+            context.check(patient_status(wait))
+        finally:
+            patient_end(wait)
     finally:
-        patient_end(wait)
+        end_synchronizing(context)
+    return True
 
 
 def unfinished_work():

@@ -6,6 +6,7 @@ import threading
 import weakref
 
 import pytest
+from in_threads import started, until_it_waits
 
 import cudadrv as cu
 from cudadrv import testing
@@ -220,3 +221,22 @@ print(len(graph.nodes), "nodes")
 def test_reap_ends_no_capture_of_another_thread(driver, script):
     said = script.run(REAP, CUDADRV_SOFTWARE="schedule=lazy")
     assert said.stdout == "2 nodes\n", said.stderr
+
+
+@pytest.mark.slow
+def test_a_capture_does_not_wait_for_ever(gate, stream):
+    """Another thread is in cuCtxSynchronize, for work that waits for the thread that captures."""
+    buffer, theirs = cu.DeviceBuffer(16), Theirs()
+    with cu.Device(0):
+        assert gate.wait(theirs.handle, gate.flag.address, 1, 0) == 0
+    thread, answers = started(cu.Device(0).synchronize)
+    until_it_waits(thread)
+    for _ in range(2):  # the second capture does not wait for the same call again
+        with cu.Graph() as graph:
+            with graph.capture(stream):
+                buffer.fill_async(1, stream)
+            assert len(graph.nodes) == 1
+    assert thread.is_alive()
+    gate.open()
+    thread.join()
+    assert answers == [None]

@@ -31,8 +31,7 @@ PARTS = 4  # number of registers in each buffer
 STEPS = 60  # number of steps of each thread
 SECONDS = 120  # a program that takes longer hangs, even on a busy machine
 # The default pools and contexts are shared by all tests, and creating a context takes long.
-# Executables with functions are in tests/graphs/test_calls.py and in the pairs of calls.
-LEFT_OUT = {"created context", "memory pool", "memory pools", "executable with a function"}
+LEFT_OUT = {"created context", "memory pool", "memory pools"}
 
 
 class Register:

@@ -318,6 +318,47 @@ def one_capture_in_two_threads() -> Case:
     return Case(block.__enter__, block.__enter__, check)
 
 
+# ---- a context is synchronized while a capture begins ----
+
+
+def captured_meanwhile(synchronize: Callable[[], Any]) -> Case:
+    """A call that waits for a whole context, and a capture of one of its streams."""
+    buffer, stream, over = cu.DeviceBuffer(64), cu.Stream(), threading.Event()
+
+    def first() -> None:
+        try:
+            synchronize()
+        finally:
+            over.set()
+
+    def capture() -> int:
+        with cu.Graph() as graph:
+            with graph.capture(stream):
+                buffer.fill_async(1, stream)
+                over.wait(0.1)  # the other thread goes on meanwhile
+            return len(graph.nodes)
+
+    def check(first: Any, second: Any) -> None:
+        assert second == 1, repr(second)
+        assert not isinstance(first, Exception) or isinstance(first, cu.CaptureError), repr(first)
+        is_free(buffer, stream)
+
+    return Case(first, capture, check)
+
+
+@fault
+def synchronize_and_a_capture() -> Case:
+    return captured_meanwhile(cu.Device(0).synchronize)
+
+
+@fault
+def work_without_an_event_and_a_capture() -> Case:
+    """The host waits for the default stream of a thread that has ended, before it frees memory."""
+    thread, _ = started(lambda: cu.DeviceBuffer(64).fill_async(1, cu.Stream.per_thread()))
+    thread.join()
+    return captured_meanwhile(cu.reap)
+
+
 # ---- a stream is closed while a loan to it begins ----
 
 
