@@ -1154,13 +1154,15 @@ FAILURES = {
     "launch": ("cuLaunchKernelEx",),
     "launch_prepared": ("cuLaunchKernelEx",),
     "launch_graph": ("cuGraphLaunch",),
-    "set_node": tuple(f"cuGraphExec{kind}NodeSetParams" for kind in ("Kernel", "Memcpy", "Memset")),
+    "set_node": tuple(
+        f"cuGraphExec{kind}NodeSetParams" for kind in ("Kernel", "Memcpy", "Memset", "Host")
+    ),
     "enable_node": ("cuGraphNodeSetEnabled",),
     "update": ("cuGraphExecUpdate",),
     "add_node": (
         *(
             f"cuGraphAdd{kind}Node"
-            for kind in ("Memcpy", "Memset", "Kernel", "Empty", "ChildGraph")
+            for kind in ("Memcpy", "Memset", "Kernel", "Host", "Empty", "ChildGraph")
         ),
         "cuGraphCreate",
     ),
