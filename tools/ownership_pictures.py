@@ -647,31 +647,33 @@ PICTURES = (
 
 DRAW = """
 import contextlib, io, sys
-lines = sys.stdin.read()
-with contextlib.redirect_stdout(io.StringIO()):
-    exec(compile(lines, "graphs.md", "exec"))
-print(eval(sys.argv[1]).to_svg(), end="")
+blocks = sys.stdin.read().split("\\0")
+for block in blocks:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+        exec(compile(block, sys.argv[1], "exec"))  # the page shows what some blocks raise
+print(eval(sys.argv[2]).to_svg(), end="")
 """
-# The pictures of graphs: which graph of the page, and the line after which it is drawn.
+# The pictures of graphs: the page, the graph, and a line of the block after which it is drawn.
 GRAPHS = {
-    "graph": ("graph", "step = graph.instantiate()"),
-    "turns": ("turns", "turns.instantiate()"),
-    "body": ("body", "turns.instantiate()"),
+    "graph": ("graphs.md", "graph", "step = graph.instantiate()"),
+    "turns": ("graphs.md", "turns", "turns.instantiate()"),
+    "body": ("graphs.md", "body", "turns.instantiate()"),
+    "functions": ("functions.md", "graph", "step = graph.instantiate()"),
 }
 
 
-def graph(name: str, last: str) -> str:
-    """Return what `Graph.to_svg` returns for a graph of the page."""
-    page = (FOLDER.parent / "graphs.md").read_text(encoding="utf-8")
-    lines = ""
-    for program in re.finditer(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        lines += "\n" * (page.count("\n", 0, program.start(1)) - lines.count("\n")) + program[1]
+def graph(page: str, name: str, last: str) -> str:
+    """Return what `Graph.to_svg` returns for a graph of a page."""
+    text = (FOLDER.parent / page).read_text(encoding="utf-8")
+    blocks = []
+    for program in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        blocks.append("\n" * text.count("\n", 0, program.start(1)) + program[1])
         if last in program[1]:
             break
     settings = {"CUDADRV_DRIVER": "software", "PYTHONUTF8": "1"}
     return subprocess.run(
-        [sys.executable, "-c", DRAW, name],
-        input=lines,
+        [sys.executable, "-c", DRAW, page, name],
+        input="\0".join(blocks),
         cwd=FOLDER.parents[1],
         env=os.environ | settings,
         capture_output=True,

@@ -582,7 +582,7 @@ cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
     if node.kind == OTHER_NODE or (node.kind == LAUNCH_NODE and node.kernel is None):
         raise CaptureError(f"{node.called()} of {executable.label} cannot be changed: only"
                            " launches, calls, and copies and fills without gaps can. Capture the"
-                           " graph again, and pass it to update")
+                           " graph again, and instantiate it")
     if not executable.paired:
         raise CaptureError(
             f"{node.called()} cannot be changed any more: a graph with operations of other projects"
