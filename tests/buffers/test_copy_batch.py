@@ -212,15 +212,34 @@ def test_batches_that_fail(stream, other):
 def test_boxes_that_fail(stream, nth):
     from cudadrv import testing
 
-    image = cu.DeviceBuffer.zeros(256, "u4").reshape(16, 16)
-    pairs = [(image[:, i : i + 4], image[:, i + 8 : i + 12]) for i in (0, 4)]
+    boxes = [cu.DeviceBuffer.zeros(256, "u4").reshape(16, 16)[:, :4] for _ in range(4)]
+    pairs = [(boxes[0], boxes[1]), (boxes[2], boxes[3])]
     testing.configure(f"fault={BOXED}:{nth}:2")
     with pytest.raises(cu.CudaError, match="cuMemcpy2DAsync"):
         cu.copy_batch(pairs, stream)
     testing.configure("fault=none")
-    assert image.borrowed or nth == 1
+    assert [box.borrowed for box in boxes] == [nth == 2] * 4
     stream.synchronize()
     cu.copy_batch(pairs, stream).wait()
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("nth", [1, 3])
+def test_single_copies_that_fail(driver, nth):
+    """On the legacy stream the driver gets the copies one by one."""
+    from cudadrv import testing
+
+    stream, made = cu.Stream.legacy(), cu.DeviceBuffer.zeros(64, "u4")
+    given = cu.LockedBuffer.from_array(numbers())
+    pairs = list(zip(made.chunks(8), given.chunks(8), strict=True))
+    testing.configure(f"fault={SINGLY}:{nth}:2")
+    with pytest.raises(cu.CudaError, match="cuMemcpyAsync"):
+        cu.copy_batch(pairs, stream)
+    testing.configure("fault=none")
+    assert made.borrowed == given.borrowed == (nth == 3)
+    stream.synchronize()
+    cu.copy_batch(pairs, stream).wait()
+    assert np.array_equal(made.to_numpy(), numbers())
 
 
 # ---- sources that are read during the call ----
