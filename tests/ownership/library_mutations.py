@@ -3,23 +3,35 @@
     python tests/ownership/library_mutations.py [name ...]
 
 Each of MUTATIONS is (name, function, old text, new text), as in mutations.py, which does the same
-with the engine.
+with the engine. If no program notices a mutation, some tests of boxes, batches, functions and
+textures run, too.
 """
 
 import os
+import re
 import subprocess
 import sys
 
 from mutations import BUILD, ROOT, build, copy_of, main
 
-NEEDED = [*BUILD, "include", "cudadrv", "pyx", "softdriver"]
-NEEDED += ["tests/capsules.py", "tests/other_process.py", "tests/ownership"]
+NEEDED = [*BUILD, "include", "cudadrv", "pyx", "softdriver", "pytest_cudadrv.py", "tests"]
+NEEDED += ["conformance/answers"]
 # The programs with a second process come first, because they are short and find most mutations.
 PROGRAMS = (
     ["--operations=20000", "--tickets"],
     ["--operations=100000"],
     ["--operations=50000", "--boxes", "--contexts"],
 )
+# For what programs seldom or never do, such as batches that fail.
+TESTS = [
+    "tests/buffers/test_boxes.py",
+    "tests/buffers/test_copy_batch.py",
+    "tests/devices/test_boxes.py",
+    "tests/devices/test_current.py",
+    "tests/graphs/test_calls.py",
+    "tests/unit/test_host_functions.py",
+    "tests/textures",
+]
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
 RENEWS = """\
             and lent.region is region and lent.readonly == readonly and lent.stream is stream \\
@@ -1794,12 +1806,30 @@ def relative(path):
 
 
 def judge(tree):
-    """Run the random programs until one of them finds an error, and return that error."""
+    """Run the random programs until one of them finds an error. If none does, run the tests."""
     for options in PROGRAMS:
         found = first_found(tree, options)
         if found:
-            break
-    return {"programs": found}
+            return {"programs": found}
+    return {"programs": None, "tests": first_failure(tree)}
+
+
+def first_failure(tree):
+    """Return the first test that fails, or None."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--timeout=60"]
+    command += ["--cuda-driver=software", "--cuda-schedule=random", "-p", "no:benchmark"]
+    ran = subprocess.run(
+        [*command, *TESTS],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if ran.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+    return failed[1] if failed else f"exit status {ran.returncode}"
 
 
 def first_found(tree, options):
