@@ -392,8 +392,8 @@ MUTATIONS = [
     (
         "synchronizing a context tells the host nothing",
         "Context.finish",
-        "                self.check(status)\n            own_join_host(engine, &snapshot)",
-        "                self.check(status)",
+        "            own_join_host(engine, &snapshot)\n",
+        "",
     ),
     (
         "a blocking copy does not wait",
