@@ -47,7 +47,9 @@ class Pipeline:
         ]
         self.free = [cu.Event() for _ in range(most)]
         self.pipelines = {
-            number: cu.Pipeline(self.count, "f4", compute=self.computed, buffers=number)
+            number: cu.Pipeline(
+                self.count, "f4", compute=self.computed, in_place=True, buffers=number
+            )
             for number in buffers
         }
         numbers = np.arange(self.count, dtype="f4") % 4096

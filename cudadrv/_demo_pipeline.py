@@ -67,7 +67,7 @@ class Demo:
         self.nbytes = nbytes
         self.chunk = chunk
         self.kernel = histogram_kernel()
-        self.pipeline = Pipeline(chunk, compute=self.count, buffers=buffers)
+        self.pipeline = Pipeline(chunk, compute=self.count, in_place=True, buffers=buffers)
         self.bins = cu.DeviceBuffer.zeros(256, "u8", name="bins")
         self.expected = np.empty(chunk, "u1")
 

@@ -25,7 +25,7 @@ from cudadrv._stream import Stream
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    _Compute = Callable[[Stream, DeviceBuffer, DeviceBuffer], object]
+    _Compute = Callable[[Stream, DeviceBuffer, Any], object]
     _OnArray = Callable[[int, npt.NDArray[Any]], object]
 
 
@@ -93,7 +93,9 @@ class _Marks:
 class _Lane:
     """The buffers of a chunk. Chunks with the same buffers run one after the other."""
 
-    def __init__(self, device: Device | None, input: DeviceBuffer, output: DeviceBuffer) -> None:
+    def __init__(
+        self, device: Device | None, input: DeviceBuffer, output: DeviceBuffer | None
+    ) -> None:
         self.device = device
         self.input = input
         self.output = output
@@ -103,16 +105,16 @@ class _Lane:
     def result(self) -> LockedBuffer:
         """The page-locked buffer for the result, made when it is first needed."""
         if self._result is None:
+            assert self.output is not None
             self._result = LockedBuffer(
                 self.output.count, self.output.dtype, device=self.device, name="result"
             )
         return self._result
 
     def close(self) -> None:
-        self.input.close()
-        self.output.close()
-        if self._result is not None:
-            self._result.close()
+        for buffer in (self.input, self.output, self._result):
+            if buffer is not None:
+                buffer.close()
 
 
 class _Pending(NamedTuple):
@@ -121,7 +123,7 @@ class _Pending(NamedTuple):
     number: int
     items: int
     marks: _Marks
-    result: HostBuffer
+    result: HostBuffer | None
 
 
 class Pipeline:
@@ -141,12 +143,16 @@ class Pipeline:
     compute
         ``compute(stream, input, output)`` queues the kernels of a chunk on the stream, which is the
         same one for all chunks: kernels of different chunks may use the same memory. ``input`` and
-        ``output`` are parts of buffers, with the items of this chunk. Default: the chunks are only
+        ``output`` are parts of buffers, with the items of this chunk; without ``output_dtype`` and
+        ``in_place`` there are no results, and ``output`` is None. Default: the chunks are only
         copied.
     output_dtype
-        The dtype of the results. Default: the kernels work in place, and ``output`` is ``input``.
+        The dtype of the results, which the kernels write into a buffer of their own.
     output_count
         Items of each result. Default: as many as the chunk has.
+    in_place
+        Whether the kernels write the results over the input: ``output`` is ``input``. Not for
+        kernels of which one thread reads what another thread writes, such as neighbours.
     buffers
         How many sets of buffers there are, and so how many chunks can be in progress.
     device
@@ -161,8 +167,8 @@ class Pipeline:
     """
 
     __slots__ = (
-        *("__weakref__", "_chunk", "_compute", "_device", "_dtype", "_lanes", "_marks"),
-        *("_output_count", "_output_dtype", "_sources", "_streams", "_turn"),
+        *("__weakref__", "_chunk", "_compute", "_device", "_dtype", "_in_place", "_lanes"),
+        *("_marks", "_output_count", "_output_dtype", "_sources", "_streams", "_turn"),
     )
 
     def __init__(
@@ -173,6 +179,7 @@ class Pipeline:
         compute: "_Compute | None" = None,
         output_dtype: "npt.DTypeLike | None" = None,
         output_count: SupportsIndex | None = None,
+        in_place: bool = False,
         buffers: SupportsIndex = 3,
         device: Device | None = None,
     ) -> None:
@@ -181,11 +188,12 @@ class Pipeline:
         self._compute = compute
         self._output_dtype = None if output_dtype is None else np.dtype(output_dtype)
         self._output_count: int | None = None
+        if in_place and output_dtype is not None:
+            raise TypeError("in_place=True needs no output_dtype: the results are in the input")
+        self._in_place = in_place or compute is None
         if output_count is not None:
             if output_dtype is None:
-                raise TypeError(
-                    "output_count needs output_dtype: without it, kernels work in place"
-                )
+                raise TypeError("output_count needs output_dtype, the dtype of the results")
             self._output_count = _positive(output_count, "output_count")
         self._turn = Turn("this Pipeline")
         self._device = device
@@ -198,8 +206,10 @@ class Pipeline:
 
     def _lane(self) -> _Lane:
         given = DeviceBuffer(self._chunk, self._dtype, device=self._device, name="input")
-        if self._output_dtype is None:
+        if self._in_place:
             return _Lane(self._device, given, given)
+        if self._output_dtype is None:
+            return _Lane(self._device, given, None)
         count = self._chunk if self._output_count is None else self._output_count
         taken = DeviceBuffer(count, self._output_dtype, device=self._device, name="output")
         return _Lane(self._device, given, taken)
@@ -254,6 +264,8 @@ class Pipeline:
         Also raises what the functions and the source raise, and CudaError if a driver call fails.
         """
         with self._turn:
+            if consume is not None or into is not None:
+                self._check_results("consume=" if into is None else "into=")
             if into is not None:
                 self._check_target(into)
             try:
@@ -328,6 +340,14 @@ class Pipeline:
             if exception is None:
                 raise
             exception.add_note(f"cudadrv: leaving the block did not close the pipeline: {error}")
+
+    def _check_results(self, what: str) -> None:
+        if self._output_dtype is None and not self._in_place:
+            raise TypeError(
+                f"{what} needs results, and compute has no output to write them to: make the"
+                " Pipeline with output_dtype=, or with in_place=True if the kernels write over"
+                " their input"
+            )
 
     def _check_target(self, into: object) -> None:
         if not isinstance(into, HostBuffer):
@@ -570,10 +590,8 @@ class _Run:
     def queue(self, lane: _Lane, index: int, part: HostBuffer) -> None:
         """Queue all work of a chunk, each stage on its stream."""
         work = lane.input[: part.count]
-        output = work
-        if lane.output is not lane.input:
-            output = lane.output if self.output_count is not None else lane.output[: part.count]
-        result = self.target(lane, output.count)
+        output = self.output(lane, work)
+        result = None if output is None else self.target(lane, output.count)
         copying_in, computing, copying_out = self.streams
         marks = self.marks[index % len(self.marks)]
         if not self.in_step and index >= len(self.lanes):  # another chunk had the same buffers
@@ -596,9 +614,18 @@ class _Run:
         copying_out.wait(marks.ended[COMPUTE])
         if marks.begun:
             copying_out.record(marks.begun[COPY_OUT])
-        output.copy_to_async(result, copying_out)
+        if output is not None and result is not None:
+            output.copy_to_async(result, copying_out)
         copying_out.record(marks.ended[COPY_OUT])
         self.on_way.append(_Pending(index, part.count, marks, result))
+
+    def output(self, lane: _Lane, work: DeviceBuffer) -> DeviceBuffer | None:
+        """Return where the kernels of a chunk write its result; None if there are no results."""
+        if lane.output is lane.input:
+            return work
+        if lane.output is None or self.output_count is not None:
+            return lane.output
+        return lane.output[: work.count]
 
     def target(self, lane: _Lane, items: int) -> HostBuffer:
         """Return the memory that a result is copied to."""
@@ -617,7 +644,7 @@ class _Run:
             self.timed += pending.items
             for stage, seconds in enumerate(pending.marks.seconds()):
                 self.busy[stage] += seconds
-        if self.consume is not None:
+        if self.consume is not None and pending.result is not None:
             before = time.perf_counter()
             with pending.result.read() as array:
                 self.consume(pending.number, array)

@@ -33,7 +33,7 @@ def doubled(module):
 
 @pytest.fixture
 def pipeline(doubled):
-    with cu.Pipeline(CHUNK, "f4", compute=doubled) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=doubled, in_place=True) as pipeline:
         yield pipeline
 
 
@@ -131,7 +131,7 @@ def test_sources(pipeline, source):
 
 @buffers
 def test_numbers_of_buffers(doubled, buffers):
-    with cu.Pipeline(CHUNK, "f4", compute=doubled, buffers=buffers) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=doubled, in_place=True, buffers=buffers) as pipeline:
         assert len(pipeline._lanes) == buffers
         assert len(pipeline.streams) == 3
         results = Results()
@@ -143,7 +143,7 @@ def test_numbers_of_buffers(doubled, buffers):
 def test_from_buffer_to_buffer(doubled, buffers):
     """Source and target are buffers, and no function consumes chunks: the host only queues work."""
     source, target = cu.LockedBuffer.from_array(NUMBERS), cu.UnifiedBuffer(COUNT, "f4")
-    with cu.Pipeline(CHUNK, "f4", compute=doubled, buffers=buffers) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=doubled, in_place=True, buffers=buffers) as pipeline:
         report = pipeline.run(source, into=target)
         assert (report.chunks, report.items) == (13, COUNT)
         assert np.array_equal(target.to_numpy(), 2 * NUMBERS)
@@ -171,12 +171,14 @@ def test_kernels_of_all_chunks_may_use_the_same_memory(driver, module):
     total = cu.DeviceBuffer.zeros(CHUNK, "f4", name="total")
 
     def compute(stream, given, taken):
+        assert taken is None
         module["saxpy"].launch(
             1, 128, np.float32(1), cu.read(given), total, given.count, stream=stream
         )
 
     with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
         pipeline.run(NUMBERS)
+        assert all(lane._result is None for lane in pipeline._lanes)
     padded = np.zeros(13 * CHUNK, "f4")
     padded[:COUNT] = NUMBERS
     assert np.array_equal(total.to_numpy(), padded.reshape(13, CHUNK).sum(axis=0))
@@ -199,7 +201,7 @@ def test_stages_before_one_that_is_held_go_on(doubled, gate, held):
             gone.append(pipeline.streams[stage].done)
             gate.open()
 
-    with cu.Pipeline(CHUNK, "f4", compute=doubled) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=doubled, in_place=True) as pipeline:
         results = Results()
         pipeline.run(NUMBERS, prepare=begin, consume=results)
     assert gone == [False]
@@ -229,7 +231,7 @@ def test_stages_after_one_that_is_held_go_on(doubled, gate, held):
         results(index, array)
 
     queued, results = [], Results()
-    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=compute, in_place=True) as pipeline:
         pipeline.run(NUMBERS, prepare=prepare, consume=consume)
     assert delivered == [False]
     assert np.array_equal(results.all(), 2 * NUMBERS)
@@ -247,7 +249,7 @@ def test_the_host_queues_several_chunks_for_each_buffer(driver, gate):
         if len(queued) == 8:
             gate.open()
 
-    with cu.Pipeline(CHUNK, "f4", compute=compute, buffers=2) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=compute, in_place=True, buffers=2) as pipeline:
         pipeline.run(source, into=target)
     assert len(queued) == 13
     assert np.array_equal(target.to_numpy(), NUMBERS)
@@ -259,7 +261,7 @@ def test_the_report_has_the_time_of_each_stage(doubled):
     def slow(index, array):
         time.sleep(pause)
 
-    with cu.Pipeline(CHUNK, "f4", compute=doubled) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=doubled, in_place=True) as pipeline:
         report = pipeline.run(NUMBERS[:500], prepare=slow, consume=slow)
     assert report.filling_s >= 5 * pause
     assert report.consuming_s >= 5 * pause
@@ -460,7 +462,7 @@ def test_kernels_that_cannot_be_queued(driver, queued, what):
         if next(calls) == 2:
             raise what
 
-    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=compute, in_place=True) as pipeline:
         with pytest.raises(what):
             pipeline.run(NUMBERS)
         for lane in pipeline._lanes:
@@ -518,7 +520,7 @@ def test_a_refusal_inside(driver, stream, other):
             given_stream.wait(side)
 
     sides, joined = itertools.cycle([stream, other]), False
-    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=compute, in_place=True) as pipeline:
         with pytest.raises(cu.BufferBorrowedError, match="DeviceBuffer 'common'"):
             pipeline.run(NUMBERS)
         stream.synchronize()
@@ -600,7 +602,7 @@ def test_messages_name_the_line_of_the_program(driver):
     def compute(stream, given, taken):
         sites.extend(borrow.site for borrow in given.borrows)
 
-    with cu.Pipeline(CHUNK, "f4", compute=compute) as pipeline:
+    with cu.Pipeline(CHUNK, "f4", compute=compute, in_place=True) as pipeline:
         pipeline.run(NUMBERS)
     assert {site.rpartition(":")[0].rpartition("/")[2] for site in sites} == {"test_pipeline.py"}
 
@@ -734,6 +736,15 @@ def test_bad_arguments(driver):
             cu.Pipeline(**{**options, name: 1.5})
     with pytest.raises(TypeError, match="output_count needs output_dtype"):
         cu.Pipeline(4, output_count=3)
+    with pytest.raises(TypeError, match="in_place=True needs no output_dtype"):
+        cu.Pipeline(4, in_place=True, output_dtype="u1")
+    with cu.Pipeline(4, compute=lambda *_: None) as pipeline:
+        for option in ({"consume": lambda *_: None}, {"into": cu.LockedBuffer(4)}):
+            with pytest.raises(
+                TypeError, match=f"^{next(iter(option))}= needs results, .*in_place"
+            ):
+                pipeline.run(bytes(4), **option)
+        assert pipeline.run(bytes(7)).items == 7
     with pytest.raises(TypeError, match="holds Python objects"):
         cu.Pipeline(4, object)
 
