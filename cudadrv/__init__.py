@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from cudadrv._arguments import Access, AccessWindow, access_window, read, shared, write
     from cudadrv._arrays import Array
     from cudadrv._capture import GraphNode
+    from cudadrv._conditions import Condition
     from cudadrv._driver_pool import DriverPool
     from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._graph import ExecutableGraph, Graph
@@ -89,8 +90,10 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
     def __getattr__(name):
         module = _finder.module_of(name)
         if module is None:
-            how = f"; import cudadrv.{name} first" if name in ("dask", "testing", "toolkit") else ""
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{how}")
+            how = _finder.HINTS.get(name, "")
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}{how and '; '}{how}"
+            )
         from importlib import import_module
 
         found = getattr(import_module(f"{__name__}.{module}"), name)
@@ -121,6 +124,7 @@ __all__ = [
     "BufferExportedError",
     "CUresult",
     "CaptureError",
+    "Condition",
     "ContentsDiscardedError",
     "Context",
     "ContextLimits",

@@ -1,1 +1,10 @@
-# This module has no names for Python. It is only cimported.
+from typing import Any, Never, Self
+
+from typing_extensions import disjoint_base
+
+from cudadrv._graph import Graph
+
+@disjoint_base
+class Condition(int):
+    graph: Graph
+    def __new__(cls, never: Never, /, *args: Any, **kwargs: Any) -> Self: ...

@@ -32,11 +32,27 @@ NAMES = frozenset(
 # takes less time than an import (pyx/library.c).
 INITIALIZED: dict[str, ModuleType] = {}
 
+# What to use instead of names that `cudadrv` does not have, but other libraries have.
+HINTS = {
+    **{name: f"import cudadrv.{name} first" for name in ("dask", "testing", "toolkit")},
+    "synchronize": "use stream.synchronize(), or Device().synchronize() for all streams",
+    "array": "use from_array(array)",
+    "asarray": "use from_array(array)",
+    "to_device": "use from_array(array)",
+    "empty_like": "use empty(array.shape, array.dtype)",
+    "zeros_like": "use zeros(array.shape, array.dtype)",
+    "pinned": "use LockedBuffer: page-locked (pinned) memory",
+    "pinned_array": "use LockedBuffer: page-locked (pinned) memory",
+    "managed_array": "use UnifiedBuffer: managed memory",
+    "compile": "use cudadrv.toolkit.compile(source)",
+}
+
 # The modules that `cudadrv` imports on first use, and the public names that they define.
 LATER = {
     "_arguments": "Access AccessWindow access_window read shared write",
     "_arrays": "Array",
     "_capture": "GraphNode",
+    "_conditions": "Condition",
     "_driver_pool": "DriverPool",
     "_exchange": "from_cuda_array from_dlpack",
     "_graph": "ExecutableGraph Graph",

@@ -9,6 +9,7 @@ from cudadrv._arrays import Array
 from cudadrv._buffer import Buffer
 from cudadrv._buffers import HostBuffer, LockedBuffer
 from cudadrv._capture import Capture, GraphNode
+from cudadrv._conditions import Condition
 from cudadrv._graph_changes import ExecutableNode
 from cudadrv._kernel import Kernel, _Sizes
 from cudadrv._names import Parts
@@ -75,20 +76,20 @@ class Graph(Builder):
         after: Iterable[GraphNode] = (),
     ) -> GraphNode: ...
     def add_graph(self, child: Graph, *, after: Iterable[GraphNode] = ()) -> GraphNode: ...
-    def condition(self, default: SupportsIndex | None = None) -> int: ...
+    def condition(self, default: SupportsIndex | None = None) -> Condition: ...
     def add_if(
         self,
-        condition: SupportsIndex,
+        condition: Condition,
         *,
         bodies: SupportsIndex = 1,
         after: Iterable[GraphNode] = (),
     ) -> tuple[Any, ...]: ...
     def add_while(
-        self, condition: SupportsIndex, *, after: Iterable[GraphNode] = ()
+        self, condition: Condition, *, after: Iterable[GraphNode] = ()
     ) -> tuple[GraphNode, Graph]: ...
     def add_switch(
         self,
-        condition: SupportsIndex,
+        condition: Condition,
         bodies: SupportsIndex,
         *,
         after: Iterable[GraphNode] = (),

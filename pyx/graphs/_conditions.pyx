@@ -104,8 +104,32 @@ cdef int refuse_old_driver(int wanted, str what) except -1:
     return 0
 
 
+class Condition(int):
+    """A condition of a graph, made by `Graph.condition`: a number on the device.
+
+    As an int it is the driver's handle, which kernels get as an argument of 8 bytes.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph whose nodes can have the condition.
+    """
+
+    def __new__(cls, *args, **kwargs):
+        raise TypeError("use graph.condition(default)")
+
+    def __repr__(self):
+        return f"<Condition of {(<Builder>self.graph).label}>"
+
+
+cdef object _condition_of(Builder graph, cuuint64_t handle):
+    condition = int.__new__(Condition, handle)
+    condition.graph = graph
+    return condition
+
+
 cdef object new_condition(Builder graph, Context context, object default):
-    """Return the handle of a new condition."""
+    """Return a new Condition."""
     cdef cuuint64_t handle = 0
     cdef unsigned int value = 0
     cdef unsigned int flags = 0
@@ -127,7 +151,7 @@ cdef object new_condition(Builder graph, Context context, object default):
         graph.plan.changed()
     finally:
         graph.end_change()
-    return handle
+    return _condition_of(graph, handle)
 
 
 cdef str conditional_call(ConditionKind kind):
@@ -168,11 +192,14 @@ cdef GraphNode add_conditional(
     cdef Context context = graph.context
     cdef int reason = 0
     call = conditional_call(kind)
-    handle = operator.index(condition)
+    if not isinstance(condition, Condition):
+        raise TypeError(f"{call} takes a condition of {graph.label}, graph.condition(), and not"
+                        f" {condition!r}")
+    handle = int(condition)
     if kind == SWITCH_NODE or len(plans) > 1:
         refuse_old_driver(MORE_BODIES, "add_switch, or a second body of add_if,")
-    if graph.plan is None or handle not in graph.plan.conditions:
-        raise ValueError(f"{handle} is not a condition of {graph.label}: pass {call} what"
+    if condition.graph is not graph or graph.plan is None or handle not in graph.plan.conditions:
+        raise ValueError(f"{condition!r} is not a condition of {graph.label}: pass {call} what"
                          " condition() of the same graph has returned")
     if graph.plan.conditions[handle]:
         raise ValueError(f"another node of {graph.plan.graph} has the condition {handle}; make one"

@@ -658,10 +658,9 @@ cdef class Graph(Builder):
 
         Returns
         -------
-        int
+        Condition
             For `add_if`, `add_while` or `add_switch`. One of them has to get it before
-            `instantiate`. The driver may give conditions of two graphs the same number, so a
-            condition of another graph is not always refused.
+            `instantiate`. As an int it is the driver's handle, which kernels get.
 
         Raises
         ------
@@ -739,10 +738,11 @@ cdef class Graph(Builder):
         for all work.
 
         Raises CaptureError if the graph was not captured and has no nodes, is being captured, is a
-        body, or has a condition that no node has. The driver allows only one executable of a graph
-        with conditional nodes: CaptureError is also raised if such a graph has an executable that
-        is not closed, or a closed one that cannot be destroyed before captures end. Raises
-        ValueError if the graph is closed, and CudaError if the driver cannot instantiate it.
+        body, has a condition that no node has, or a conditional node whose bodies are all empty.
+        The driver allows only one executable of a graph with conditional nodes: CaptureError is
+        also raised if such a graph has an executable that is not closed, or a closed one that
+        cannot be destroyed before captures end. Raises ValueError if the graph is closed, and
+        CudaError if the driver cannot instantiate it.
         Driver function: cuGraphInstantiateWithFlags.
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
@@ -993,7 +993,6 @@ cdef class Graph(Builder):
         cdef Plan plan
         cdef int i
         number = operator.index(count)
-        handle = operator.index(condition)
         if kind == IF_NODE and number not in (1, 2) or not 1 <= number <= MOST_BODIES:
             raise ValueError(f"bodies is {number}, and must be "
                              + ("1 or 2" if kind == IF_NODE else f"from 1 to {MOST_BODIES}"))
@@ -1008,7 +1007,7 @@ cdef class Graph(Builder):
             body.plan, body.outer, body.number = plan, self, self.number
             plans.append(plan)
             made.append(body)
-        node = add_conditional(self, kind, handle, nodes, tuple(plans), <CUgraph *>room.start)
+        node = add_conditional(self, kind, condition, nodes, tuple(plans), <CUgraph *>room.start)
         for i in range(number):
             body = made[i]
             body.raw, body.context = (<CUgraph *>room.start)[i], self.context
@@ -1141,8 +1140,14 @@ cdef int _check_conditions(Plan plan) except -1:
                 f"no node of {plan.graph} has the condition {handle}: pass it to add_if, add_while"
                 " or add_switch")
     for node in plan.finished():
+        filled = not node.plans
         for body in node.plans or ():
             _check_conditions(body)
+            filled = filled or bool(body.finished())
+        if not filled:
+            raise CaptureError(
+                f"{node.called()} in {plan.graph} has nothing to run: add nodes to its body, or"
+                " capture work into it, before the graph is instantiated")
     return 0
 
 

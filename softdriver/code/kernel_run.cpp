@@ -49,8 +49,10 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
     };
     launch_.set_condition = [this](uint64_t handle, uint32_t value) {
         Lock lock(state().mutex);
-        if (uint64_t number = set_condition(handle, value))
+        uint64_t number = set_condition(handle, value);
+        if (number)
             conditions_set_.push_back(number);
+        return number != 0;
     };
     if (launch_.checked)
         launch_.observe = [this, checks = state().settings.checks](ptx::Machine &machine) {

@@ -217,9 +217,11 @@ void assertion(Warp &warp, const Step &step) {
 void set_condition(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        if (warp.machine.launch.set_condition)
-            warp.machine.launch.set_condition(warp.row<uint64_t>(step.rows[0])[lane],
-                                              warp.row<uint32_t>(step.rows[1])[lane]);
+        uint64_t handle = warp.row<uint64_t>(step.rows[0])[lane];
+        if (warp.machine.launch.set_condition &&
+            !warp.machine.launch.set_condition(handle, warp.row<uint32_t>(step.rows[1])[lane]))
+            return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
+                                     "there is no condition " + std::to_string(handle));
     }
 }
 

@@ -86,7 +86,7 @@ struct Launch {
     }
     // Sets the value of a conditional node of a graph. The thread that runs the kernel calls this
     // without holding a lock.
-    std::function<void(uint64_t, uint32_t)> set_condition;
+    std::function<bool(uint64_t, uint32_t)> set_condition; // false if there is none
 };
 
 // The error that ended a kernel.

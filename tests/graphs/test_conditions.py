@@ -283,7 +283,8 @@ def test_one_executable_also_of_those_made_before_the_conditions(world):
     graph = world.graph
     graph.add_fill(world.out, 1)
     step = graph.instantiate()
-    graph.add_if(graph.condition(1))
+    _, body = graph.add_if(graph.condition(1))
+    body.add_fill(world.work, 1)
     with pytest.raises(cu.CaptureError, match="one executable of it at a time"):
         graph.instantiate()
     step.close()
@@ -293,10 +294,16 @@ def test_one_executable_also_of_those_made_before_the_conditions(world):
 def test_conditions_are_for_one_node_of_their_graph(world):
     graph, other = world.graph, cu.Graph(name="other")
     mine, theirs = graph.condition(), other.condition()
-    # Two graphs may have conditions with equal handles.
-    for wrong in ({theirs} - {mine}) | {0, -1, mine + (1 << 70)}:
-        with pytest.raises(ValueError, match="is not a condition of graph 'step'"):
+    with pytest.raises(
+        ValueError, match="<Condition of graph 'other'> is not a condition of graph"
+    ):
+        graph.add_while(theirs)
+    for wrong in (0, int(mine), None, "1"):
+        with pytest.raises(TypeError, match=r"takes a condition of graph 'step', graph\.condition"):
             graph.add_while(wrong)
+    with pytest.raises(TypeError, match=r"use graph\.condition\(default\)"):
+        cu.Condition(int(mine))
+    assert mine.graph is graph
     with pytest.raises(ValueError, match="is not a condition of"):
         cu.Graph().add_if(mine)
     _, body = graph.add_while(mine)
@@ -304,15 +311,14 @@ def test_conditions_are_for_one_node_of_their_graph(world):
         graph.add_if(mine)
     with pytest.raises(ValueError, match="is not a condition of the body"):
         body.add_if(mine)
-    with pytest.raises(TypeError):
-        graph.add_while(None)
     other.add_fill(world.out, 1)
     with pytest.raises(cu.CaptureError, match="no node of graph 'other' has the condition"):
         other.instantiate()
     nested = body.condition()
     with pytest.raises(cu.CaptureError, match="no node of the body of add_while"):
         graph.instantiate()
-    body.add_if(nested)
+    _, inner = body.add_if(nested)
+    inner.add_fill(world.work, 1)
     graph.instantiate().close()
 
 
@@ -410,7 +416,8 @@ def test_one_change_at_a_time(world, numbers):
 
 def test_one_executable_at_a_time(world):
     graph = world.graph
-    graph.add_if(graph.condition())
+    _, body = graph.add_if(graph.condition())
+    body.add_fill(world.work, 1)
     step = graph.instantiate()
     with pytest.raises(cu.CaptureError, match=r"one executable of it at a time"):
         graph.instantiate()
@@ -423,7 +430,8 @@ def test_one_executable_at_a_time(world):
 
 def test_a_closed_executable_that_cannot_be_destroyed_during_a_capture(world, gate):
     graph = world.graph
-    graph.add_if(graph.condition())
+    _, body = graph.add_if(graph.condition())
+    body.add_fill(world.work, 1)
     step = graph.instantiate()
     gate.hold(world.side)
     step.close()
@@ -534,7 +542,8 @@ def test_a_stream_lives_until_the_executable_is_destroyed(world, gate, numbers):
     stream = cu.Stream()
     with world.graph.capture(stream):
         numbers.fill_async(1, stream)
-    world.graph.add_if(world.graph.condition(1), after=world.graph.nodes)
+    _, body = world.graph.add_if(world.graph.condition(1), after=world.graph.nodes)
+    body.add_fill(numbers, 1)
     step = world.graph.instantiate()
     step.launch(stream).wait()
     world.graph.close()
@@ -545,3 +554,30 @@ def test_a_stream_lives_until_the_executable_is_destroyed(world, gate, numbers):
     gate.open()
     world.main.synchronize()
     assert alive() is None
+
+
+@pytest.mark.cuda_software
+def test_a_kernel_that_sets_a_condition_that_is_none(kernels, numbers):
+    stream = cu.Stream()
+    kernels.choose.launch(1, 1, numbers[:1], 12345, stream=stream)
+    with pytest.raises(cu.ContextLostError, match="there is no condition 12345, thread"):
+        stream.synchronize()
+    testing.reset_device()
+
+
+def test_a_node_with_nothing_to_run(world, numbers):
+    graph = world.graph
+    _, _, two = graph.add_if(graph.condition(1), bodies=2)
+    _, again = two.add_while(two.condition())
+    with pytest.raises(
+        cu.CaptureError, match=r"add_while at .* in body 1 of add_if at .* has noth"
+    ):
+        graph.instantiate()
+    again.add_fill(numbers, 1)
+    graph.instantiate().close()  # one of the two bodies has a node
+    other = cu.Graph(name="other")
+    other.add_switch(other.condition(), 2)
+    with pytest.raises(
+        cu.CaptureError, match=r"add_switch at .* in graph 'other' has nothing to run"
+    ):
+        other.instantiate()
