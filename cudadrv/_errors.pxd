@@ -19,6 +19,7 @@ cdef int refuse_if_forked() except -1
 cdef int refuse_capture(str stream) except -1
 cdef int close_at_end(object thing, object raised, str what) except -1
 cdef int only_made_by(object cls, str how) except -1
+cdef int hint(object cls, dict names) except -1
 cdef int refuse_uninitialized(object thing) except -1
 cdef str uninitialized(object thing)
 

@@ -73,4 +73,5 @@ cdef uint16_t custom_operation(str name)
 cdef str checked_name(object name)
 cdef int name_stream(uint64_t number, str name) except -1
 cdef str stream_name(uint64_t number, uint8_t kind)
-cdef str host_wait(uint8_t kind)
+cdef str stream_variable(uint64_t number, uint8_t kind)
+cdef str host_wait(uint64_t number, uint8_t kind)

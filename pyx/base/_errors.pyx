@@ -7,6 +7,7 @@ them).
 import operator
 import sys
 import warnings
+from functools import partial
 
 from cudadrv._driver import failure_log
 
@@ -20,6 +21,7 @@ from cudadrv._driver cimport (
     exchange_call, last_failure,
 )
 
+from cpython.type cimport PyType_Modified
 from cpython.object cimport PyObject, PyTypeObject, Py_TPFLAGS_HEAPTYPE, newfunc
 
 _is_finalizing = sys.is_finalizing  # looked up now, because modules lose their attributes at exit
@@ -313,6 +315,56 @@ cdef int only_made_by(object cls, str how) except -1:
 
 cdef object _refuse_new(type cls, PyObject *given, PyObject *options):
     raise TypeError(_makers[cls])
+
+
+cdef class _Hint:
+    """The descriptor of a name that a class does not have, but classes of other libraries have.
+
+    Reading it raises AttributeError, which says what to use. A method `__getattr__` would do the
+    same, but then Python looks up all attributes of the class slowly.
+    """
+
+    cdef str name
+    cdef str how
+
+    def __get__(self, thing, cls):
+        if thing is None:
+            return self
+        raise AttributeError(
+            f"{type(thing).__name__} has no attribute {self.name!r}: {self.how}")
+
+    def __repr__(self):
+        return f"<no attribute: {self.how}>"
+
+
+cdef class _Names:
+    """The descriptor `__dir__` of a class with hints: lists the names without the hints."""
+
+    def __get__(self, thing, cls):
+        return self if thing is None else partial(_names_of, thing)
+
+
+def _names_of(thing):
+    members, found = {}, []
+    for cls in type(thing).__mro__[::-1]:
+        members.update(cls.__dict__)
+    for name in object.__dir__(thing):
+        if not isinstance(members.get(name), _Hint):
+            found.append(name)
+    return found
+
+
+cdef int hint(object cls, dict names) except -1:
+    """Let a class say what to use instead of attributes that it does not have, by name."""
+    cdef _Hint each
+    cdef dict members = <dict>(<PyTypeObject *>cls).tp_dict
+    for name, how in names.items():
+        each = _Hint.__new__(_Hint)
+        each.name, each.how = name, how
+        members[name] = each
+    members["__dir__"] = _Names()
+    PyType_Modified(cls)
+    return 0
 
 
 cdef list _type_names = []  # `tp_name` points into these

@@ -1,14 +1,14 @@
 """Call sites: which line of the user's program made a call.
 
 State that outlives a call: code objects and their lines, by number, and prefixes of files that are
-skipped (the GIL guards them).
+skipped; the number of births (the GIL guards them).
 """
 
 import os
 
 import numpy as np
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 
 cdef extern from "Python.h":
@@ -80,6 +80,29 @@ cdef uint32_t here() noexcept:
     Lines of the standard library, of NumPy and of `skip_file_prefixes` are skipped.
     """
     return site_of(PyThreadState_Get())
+
+
+cdef uint64_t _births = 0
+
+
+cdef uint64_t birth() noexcept:
+    """Return the birth of an object that the current line makes: its number, and its site.
+
+    The number is in the upper 32 bits, and counts all objects with a birth.
+    """
+    global _births
+    _births += 1
+    return _births << 32 | here()
+
+
+def last_birth():
+    """Return the birth of the last object, for a comparison with later ones."""
+    return _births << 32 | 0xFFFFFFFF
+
+
+def birthplace(uint64_t birth):
+    """Return the line that made an object, as ``file.py:41``."""
+    return place(<uint32_t>birth)
 
 
 cdef uint32_t unknown_site(site_spot spot) noexcept:

@@ -23,7 +23,7 @@ from cudadrv._engine cimport (
     OWN_WRITE, engine, own_access, own_borrow, own_borrows, own_bytes_of, own_conflict, own_current,
     own_discard, own_discarded, own_held, own_memory_end, own_next_held, own_obstacle, own_suspect,
 )
-from cudadrv._errors cimport close_at_end, refuse_if_forked
+from cudadrv._errors cimport close_at_end, hint, refuse_if_forked
 from cudadrv._foreign cimport return_to_owner
 from cudadrv._library cimport ensure_driver
 from cudadrv._dlpack cimport exchange_capsule
@@ -104,7 +104,7 @@ cdef tuple _look(Region region, unsigned int most):
         borrows, ways = [], {}
         for i in range(min(count, most)):
             borrows.append(_borrow(&found[i], region.start))
-            ways[_wait(found[i].kind)] = None
+            ways[_wait(found[i].number, found[i].kind)] = None
         return borrows, count, list(ways)
     finally:
         free(found)
@@ -146,7 +146,7 @@ cdef str _obstacle(Region region, list ways):
     if answer == OWN_OK:
         return ""
     if answer == OWN_BORROWED:
-        ways.append(_wait(conflict.kind))
+        ways.append(_wait(conflict.number, conflict.kind))
         return excluding_work(&conflict)
     ways.append(f"{view_end(&conflict)}.")
     return view_line(&conflict)
@@ -208,8 +208,8 @@ cdef str _graphs(Region region):
     return text
 
 
-cdef str _wait(int kind):
-    return f"Release it with: {host_wait(kind)}."
+cdef str _wait(uint64_t number, int kind):
+    return f"Release it with: {host_wait(number, kind)}."
 
 
 # ---- what the software driver asks, for its reports of data races ----
@@ -1004,6 +1004,46 @@ cdef class Buffer(Region):
         dtype = dtype_name(self.dtype)
         return f"<{type(self).__name__}{name} {self.count} x {dtype}{state_of(self)}>"
 
+    def __add__(self, other):
+        """__add__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(self, other, "+")
+
+    def __radd__(self, other):
+        """__radd__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(other, self, "+")
+
+    def __sub__(self, other):
+        """__sub__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(self, other, "-")
+
+    def __rsub__(self, other):
+        """__rsub__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(other, self, "-")
+
+    def __mul__(self, other):
+        """__mul__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(self, other, "*")
+
+    def __rmul__(self, other):
+        """__rmul__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(other, self, "*")
+
+    def __truediv__(self, other):
+        """__truediv__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(self, other, "/")
+
+    def __rtruediv__(self, other):
+        """__rtruediv__($self, value, /)\n--\n
+        Raises TypeError for numbers and buffers: buffers have no arithmetic."""
+        return _no_arithmetic(other, self, "/")
+
     def _refuse_part(self):
         if self.part:
             raise ValueError(f"{self.describe()} is a part; only the whole can be closed or given"
@@ -1026,6 +1066,34 @@ cdef class Buffer(Region):
 
     cdef Buffer moved_to(self, object place, bint copy, object kind, object stream):
         raise TypeError(ABSTRACT)
+
+
+hint(Buffer, {
+    "size": "use count for the number of items, nbytes for the number of bytes",
+    "ndim": "use len(buffer.shape)",
+    "T": "cudadrv does not transpose; CuPy and PyTorch take the buffer by from_dlpack(buffer)",
+    "ptr": "use address",
+    "data_ptr": "use address",
+    "gpudata": "use address",
+    "get": "use to_numpy() or copy_to(array)",
+    "set": "use copy_from(array)",
+    "numpy": "use to_numpy()",
+    "copy_to_host": "use to_numpy() or copy_to(array)",
+    "copy_to_device": "use copy_from(array)",
+    "free": "use close()",
+})
+
+
+cdef object _no_arithmetic(object left, object right, str operator):
+    """Return NotImplemented, or raise a TypeError that says which libraries calculate."""
+    other = right if isinstance(left, Buffer) else left
+    if not isinstance(other, (int, float, complex, Buffer)):
+        return NotImplemented   # the other class may know what to do
+    raise TypeError(
+        f"{type(left).__name__} {operator} {type(right).__name__}: buffers have no arithmetic."
+        " Launch a kernel, or let another library calculate in the same memory:"
+        " cupy.from_dlpack(buffer), torch.from_dlpack(buffer), or numpy.asarray(buffer) for memory"
+        " of the host")
 
 
 cdef int _refuse_lent(Region region) except -1:

@@ -4,6 +4,8 @@ State that outlives a call: the names that kernels, other projects' operations a
 given (the GIL guards them).
 """
 
+import keyword
+
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
 from cudadrv._engine cimport OWN_DEFAULT, OWN_ELSEWHERE, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
@@ -187,8 +189,19 @@ cdef str stream_name(uint64_t number, uint8_t kind):
     return f"{name} (closed)" if kind == OWN_ENDED else name
 
 
-cdef str host_wait(uint8_t kind):
-    """Return the part of a message that says how the host can wait for a stream of this kind."""
+cdef str stream_variable(uint64_t number, uint8_t kind):
+    """Return a stream as programs may write it: by its name, or by its number as in stream_3."""
+    if kind == OWN_DEFAULT:
+        return "Stream.legacy()"
+    quoted = STREAMS.get(number)
+    if quoted is None:
+        return f"stream_{number}"
+    name = quoted[1:-1]
+    return name if name.isidentifier() and not keyword.iskeyword(name) else "stream"
+
+
+cdef str host_wait(uint64_t number, uint8_t kind):
+    """Return the part of a message that says how the host can wait for the work of a stream."""
     if kind == OWN_INTERNAL:
         return "context.synchronize() or device.synchronize()"
     if kind == OWN_ENDED:
@@ -196,4 +209,4 @@ cdef str host_wait(uint8_t kind):
     if kind == OWN_PER_THREAD:
         return f"stream.synchronize() in the thread of that stream, {AFTERWARDS}, or" \
                " context.synchronize()"
-    return f"stream.synchronize(), token.wait(), or {AFTERWARDS}"
+    return f"{stream_variable(number, kind)}.synchronize() or token.wait()"

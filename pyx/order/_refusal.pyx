@@ -7,13 +7,14 @@ line that queued that work; that nothing orders the two; and the calls that reso
 from libc.stdint cimport uint32_t
 
 from cudadrv._engine cimport (
-    OWN_ATTACHED, OWN_CUT, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED, OWN_HELD,
-    OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY,
-    OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_access, own_conflict,
-    own_request,
+    OWN_ATTACHED, OWN_CUT, OWN_DEFAULT, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED,
+    OWN_HELD, OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING,
+    OWN_NO_MEMORY, OWN_PER_THREAD, OWN_PLAIN, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
+    own_access, own_conflict, own_request,
 )
 from cudadrv._names cimport (
     RELEASE, graph_end, graph_name, host_wait, operation_name, parts_of, stream_name,
+    stream_variable,
 )
 from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._site cimport place
@@ -25,10 +26,10 @@ from cudadrv._errors import (
     OwnershipError,
 )
 
-cdef str PASS_A_STREAM = "stream=..., for a call that runs after the work of that stream, or on" \
-                         " the host with"
 cdef str READ_ONLY = "This view may write, and so counts as a write. To read only:" \
                      " buffer.read(), buffer.readonly() or buffer.to_numpy()."
+cdef str FOREIGN_WAITS = "\n  Waits that another library has made are not known here. One that" \
+                         " is: cudadrv.Stream.from_object(its_stream).wait(token)"
 cdef str CANNOT_WAIT = "ordering('wait') cannot wait for it: that is the default stream of" \
                        " another thread,\n  or a foreign stream that is gone." \
                        " context.synchronize() can."
@@ -94,8 +95,9 @@ cdef int refuse_operation(
         f"{wanted}:\n{_user(conflict)}\n"
         "  and nothing orders this operation after it.\n"
         f"{_why_unordered(answer, conflict, stream)}"
-        f"  Order it with: {PASS_A_STREAM if ours else _stream_wait(conflict.kind)}\n"
-        f"  {host_wait(conflict.kind)}."
+        f"  Order it with: {_stream_wait(conflict, stream)}"
+        f"{_separator(conflict.kind)}"
+        f"{host_wait(conflict.number, conflict.kind)}.{_foreign(conflict, stream)}"
         + ("\n  Or free it behind that work: buffer.close(stream)."
            if operation.request.operation == RELEASE else advice))
 
@@ -109,7 +111,7 @@ cdef int _refuse_in_capture(
              f" in {(<Capturing>stream.capture).called()}"
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
-    order = "stream.wait(token), stream.wait(other_stream) or stream.wait(event) before it"
+    order = f"{_wait_call(conflict, stream)} before it"
     if conflict.number == 0:
         order = "graph.capture(stream, after=[node])"
     raise BufferBorrowedError(
@@ -193,7 +195,7 @@ cdef int refuse_host(
         else f"{_user(conflict)}\n  and nothing orders this access after it."
     raise BufferBorrowedError(
         f"{wanted}:\n{why}\n"
-        f"  Release it with: {host_wait(conflict.kind)}."
+        f"  Release it with: {host_wait(conflict.number, conflict.kind)}."
         + (f"\n  {READ_ONLY}" if verb == "export" and conflict.epoch.mode == OWN_READ else ""))
 
 
@@ -238,7 +240,7 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
     raise BufferBorrowedError(
         f"cannot {verb} {target}:\n{_user(conflict)}\n"
         "  and that is not known to be complete.\n"
-        f"  Release it with: {host_wait(conflict.kind)}."
+        f"  Release it with: {host_wait(conflict.number, conflict.kind)}."
         + ("\n  Or drop the last reference instead: its memory then outlives the work."
            if verb == "close" else ""))
 
@@ -258,17 +260,43 @@ cdef int refuse_closed(str target, uint32_t site=0) except -1:
     raise BufferClosedError(f"{target} {when}; its memory is no longer there")
 
 
-cdef str _stream_wait(int kind):
-    """Return the part of a message that says how to wait for the work of a stream of this kind."""
-    if kind == OWN_INTERNAL:
+cdef str _stream_wait(own_conflict *conflict, Stream stream):
+    """Return the part of a message that says how a stream can wait for the conflicting work."""
+    if conflict.kind == OWN_INTERNAL:
         return "a wait of the host,"
-    if kind == OWN_ENDED:
-        return "stream.wait(token) before it, or on the host with"
-    if kind == OWN_PER_THREAD:
-        return "stream.wait(event) before it, for an event that its own thread recorded, or on" \
-               " the host with"
-    return "stream.wait(token), stream.wait(other_stream) or stream.wait(event) before it, or on" \
-           " the host with"
+    if stream.order.kind != OWN_INTERNAL:
+        recorded = ", for an event that its own thread recorded" \
+            if conflict.kind == OWN_PER_THREAD else ""
+        return f"{_wait_call(conflict, stream)} before it{recorded}, or on the host with"
+    if conflict.kind in (OWN_ENDED, OWN_PER_THREAD):
+        return "a wait of the host,"
+    return f"stream={stream_variable(conflict.number, conflict.kind)}, or on the host with"
+
+
+cdef str _separator(int kind):
+    """Return what separates the two remedies: a line, if the second one is long."""
+    return " " if kind in (OWN_PLAIN, OWN_DEFAULT) else "\n  "
+
+
+cdef str _wait_call(own_conflict *conflict, Stream stream):
+    mine = stream_variable(stream.order.number, stream.order.kind)
+    if conflict.kind == OWN_ENDED:
+        return f"{mine}.wait(token)"
+    if conflict.kind == OWN_PER_THREAD:
+        return f"{mine}.wait(event)"
+    theirs = stream_variable(conflict.number, conflict.kind)
+    return f"{mine}.wait({'other_stream' if theirs == mine else theirs})"
+
+
+cdef str _foreign(own_conflict *conflict, Stream stream):
+    """Return a line about waits of other libraries, if one of the streams is theirs."""
+    if stream.order.kind == OWN_PLAIN and not stream.ours:
+        return FOREIGN_WAITS
+    for other in stream.context.streams.all():
+        if (<Stream>other).order.number == conflict.number and not (<Stream>other).ours \
+                and conflict.kind == OWN_PLAIN:
+            return FOREIGN_WAITS
+    return ""
 
 
 cdef str _request(own_request *request, own_conflict *conflict, str target):

@@ -1,5 +1,6 @@
 """Ownership of buffers: who may use which bytes when, and what is unchanged after a refusal."""
 
+import re
 import threading
 
 import numpy as np
@@ -238,6 +239,29 @@ def test_a_refused_copy_stages_nothing(make, stream, unchanged):
 # ---- messages ----
 
 
+def written(stream):
+    """A stream without a name, as the remedies of messages write it."""
+    return "stream_" + re.search(r"Stream (\d+)", stream)[1]
+
+
+def test_remedies_use_the_names_of_streams(make):
+    buffer, host = make("device", 4), make("locked", 4)
+    one, other = cu.Stream(name="up"), cu.Stream(name="copies out")
+    buffer.fill_async(1, one)
+    with pytest.raises(cu.BufferBorrowedError, match=r"with: stream\.wait\(up\) before it, or"):
+        buffer.copy_to_async(host, other)
+    one.synchronize()
+    buffer.fill_async(1, other)
+    with pytest.raises(cu.BufferBorrowedError, match=r"with: up\.wait\(stream\) before it, or"):
+        buffer.copy_to_async(host, one)
+    third = cu.Stream(name="class")
+    with pytest.raises(cu.BufferBorrowedError, match=r"with: stream\.wait\(other_stream\) before"):
+        buffer.copy_to_async(host, third)
+    legacy = cu.Stream.legacy()
+    with pytest.raises(cu.BufferBorrowedError, match=r"with: Stream\.legacy\(\)\.wait\(stream\)"):
+        buffer.copy_to_async(host, legacy)
+
+
 def test_both_sides_are_named(make, stream, other):
     buffer = make("device", 16, "f4", name="frames")
     buffer[4:8].fill_async(0, stream)
@@ -249,10 +273,8 @@ def test_both_sides_are_named(make, stream, other):
         f"cannot write DeviceBuffer 'frames'[0:8] (float32) by copy_from_async on {own}:\n"
         f"  it is being written by fill_async on {number}, queued at {first.site},\n"
         "  and nothing orders this operation after it.\n"
-        "  Order it with: stream.wait(token), stream.wait(other_stream) or stream.wait(event)"
-        " before it, or on the host with\n"
-        "  stream.synchronize(), token.wait(), or event.synchronize() on an event recorded"
-        " after it."
+        f"  Order it with: {written(own)}.wait({written(number)}) before it, or on the host with"
+        f" {written(number)}.synchronize() or token.wait()."
     )
     assert first == cu.Borrow("write", number, "fill_async", first.site, 16, 32)
     assert "test_ownership.py:" in first.site
@@ -269,8 +291,7 @@ def test_the_host_is_told_the_way_out(make, stream):
         "cannot write LockedBuffer 'ring'[1:2] (int16) from the host:\n"
         f"  it is being read by copy_to_async on {number}, queued at {token.site},\n"
         "  and nothing orders this access after it.\n"
-        "  Release it with: stream.synchronize(), token.wait(), or event.synchronize() on an event"
-        " recorded after it."
+        f"  Release it with: {written(number)}.synchronize() or token.wait()."
     )
     assert repr(buffer) == f"<LockedBuffer 'ring' 4 x int16, read by {number}>"
 
@@ -290,7 +311,7 @@ def test_a_blocking_call_without_a_stream_says_how_to_give_it_one(make, stream):
     buffer.fill_async(1, stream)
     with pytest.raises(cu.BufferBorrowedError, match="by copy_from on a stream of its own") as no:
         buffer.copy_from(source)
-    assert "Order it with: stream=..." in str(no.value)
+    assert f"Order it with: stream={written(repr(stream))}, or" in str(no.value)
     buffer.copy_from(source, stream=stream)
 
 
@@ -325,8 +346,7 @@ def test_explain(make, stream):
     assert buffer.explain() == (
         "LockedBuffer 'ring'[0:8] (uint8) is in use:\n"
         f"  bytes 2:6: write by fill_async on {number}, queued at {token.site}\n"
-        "Release it with: stream.synchronize(), token.wait(), or event.synchronize() on an event"
-        " recorded after it."
+        f"Release it with: {written(number)}.synchronize() or token.wait()."
     )
     assert "is free" in buffer[:2].explain()
     assert "bytes 0:2: write" in buffer[4:].explain()

@@ -72,8 +72,7 @@ assert managed.explain() == (
     f"  fill_async on Stream 1, queued at {token.site} may be unfinished, and work of that"
     " device\\n"
     "  excludes the host from all managed memory (concurrent_managed_access is 0).\\n"
-    "Release it with: stream.synchronize(), token.wait(), or event.synchronize() on an event"
-    " recorded after it.")
+    "Release it with: stream_1.synchronize() or token.wait().")
 assert managed.explain().split("\\n")[1] in refused(
     cu.BufferBorrowedError, "", lambda: managed[0])
 assert "is free" in locked.explain()

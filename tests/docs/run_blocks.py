@@ -34,7 +34,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PLACE = re.compile(r"[\w./<>-]+\.(?:py|md):\d+")
-STREAM = re.compile(r"Stream (\d+)")
+STREAM = re.compile(r"([Ss]tream[ _])(\d+)")
 
 
 class Block(NamedTuple):
@@ -61,7 +61,7 @@ def comparable(text: str) -> str:
     streams: dict[str, str] = {}
 
     def letter(found: re.Match[str]) -> str:
-        return "Stream " + streams.setdefault(found[1], chr(ord("A") + len(streams)))
+        return found[1] + streams.setdefault(found[2], chr(ord("A") + len(streams)))
 
     return STREAM.sub(letter, PLACE.sub("PLACE", text))
 

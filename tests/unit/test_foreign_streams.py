@@ -528,3 +528,19 @@ def test_ordering_by_the_policy_wait(library, other):
         buffer.fill_async(2, other)
         buffer.fill_async(3, theirs)
         assert buffer[0] == 3
+
+
+def test_a_refusal_mentions_waits_of_other_libraries(library, stream):
+    """Such a wait is not known, so the program may wonder why the operation is refused."""
+    buffer, other, host = cu.DeviceBuffer(4), cu.DeviceBuffer(4), cu.LockedBuffer(4)
+    theirs = cu.Stream.from_object(Theirs(library.handle(), 0))
+    advice = r"Waits that another library has made are not known here.*from_object"
+    buffer.fill_async(1, theirs)
+    with pytest.raises(cu.BufferBorrowedError, match=advice):
+        buffer.copy_to_async(host, stream)
+    other.fill_async(1, stream)
+    with pytest.raises(cu.BufferBorrowedError, match=advice):
+        other.copy_to_async(host, theirs)
+    with pytest.raises(cu.BufferBorrowedError) as refusal:
+        other.copy_to_async(host, cu.Stream())
+    assert "another library" not in str(refusal.value)
