@@ -94,6 +94,7 @@ def extensions() -> list[Extension]:
     library = cython_extension(LIBRARY, *sorted(pyx.rglob("_*.pyx")), *sorted(pyx.glob("*.c")))
     library.define_macros = [("CUDADRV_LIBRARY", None)]
     library.define_macros += [("PyImport_ImportModule", "cudadrv_import_module")]  # see library.c
+    library.define_macros += [("PyTraceBack_Here", "cudadrv_trace_back")]
     library.define_macros += [("PyModuleDef_Init", "cudadrv_define_module")]  # see methods.c
     found = [library]
     if SOFTDRIVER:

@@ -62,6 +62,7 @@ cdef class Context:
     # of loans. They refer to this context; the garbage collector breaks that cycle by clearing the
     # dict.
     cdef dict defaults
+    cdef uint64_t birth         # see _site.pyx; 0 for primary contexts
     cdef object __weakref__
 
     cdef int usable(self) except -1

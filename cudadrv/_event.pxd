@@ -67,6 +67,7 @@ cdef class Event:
     cdef Event lender               # kept alive as long as this event uses its handle
     # cuStreamGetId of the foreign stream whose ghost this event is; 0 for all other events.
     cdef unsigned long long identity
+    cdef uint64_t birth             # see _site.pyx
     cdef object __weakref__
 
     cdef str called(self)

@@ -32,6 +32,7 @@ cdef class Kernel:
     cdef object last_block
     cdef object last_shared
     cdef Shape last_shape
+    cdef dict settings          # the attributes that were set, and their values
     cdef object __weakref__
 
     cdef int usable(self) except -1

@@ -3,19 +3,24 @@
 import gc
 import time
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 from weakref import WeakSet
 
 from cudadrv import testing
 from cudadrv._buffer import reap
 from cudadrv._buffers import DeviceBuffer
-from cudadrv._device import Context, Device, any_lost, unfinished_work
+from cudadrv._device import Context, Device, any_lost, birth_of_context, unfinished_work
 from cudadrv._errors import ContextLostError
+from cudadrv._event import Event, birth_of_event
 from cudadrv._host_function import warm_up as make_words
 from cudadrv._library import driver_info
 from cudadrv._memory import live_buffers
+from cudadrv._module import Module, birth_of_module, loaded_code
 from cudadrv._records import LiveBuffer
 from cudadrv._sharing import warm_up
-from cudadrv._stream import Stream
+from cudadrv._site import birthplace, last_birth
+from cudadrv._stream import Stream, birth_of_stream
 
 # The software driver's names for cudadrv's kinds of memory. It does not count foreign memory.
 COUNTED_AS = {
@@ -25,6 +30,14 @@ COUNTED_AS = {
     "managed": "managed",
     "registered": "registered",
     "array": "arrays",
+}
+
+# Other objects whose lines are known, by the driver's kind: the class, and the function for births.
+WITH_BIRTH: dict[str, tuple[type, Callable[[Any], int]]] = {
+    "streams": (Stream, birth_of_stream),
+    "events": (Event, birth_of_event),
+    "contexts": (Context, birth_of_context),
+    "modules": (Module, birth_of_module),
 }
 
 OTHER_THREADS_S = 0.3  # how long other threads may take to drop their references
@@ -119,6 +132,7 @@ class Leftovers:
         self._buffers = Counter(live_buffers())
         self._objects = Counter(testing.live_objects() if self.software else {})
         self._unfinished = set(unfinished_work())
+        self._born = last_birth()
 
     def races(self) -> list[str]:
         """Run all work that can run, and return the reports of data races. Empty on a GPU."""
@@ -144,7 +158,10 @@ class Leftovers:
         return bool(self._look())
 
     def leaks(self) -> list[str]:
-        """Return a line for each new buffer, and a line for each other kind of new objects.
+        """Return a line for each new buffer and object, and one for each kind of unknown objects.
+
+        A module is a leak if the same line has loaded the same code before, and that module is
+        alive, too. Otherwise it is in a cache, which a later test uses.
 
         On a GPU only buffers are listed, because a real driver does not count its objects.
         """
@@ -164,8 +181,43 @@ class Leftovers:
             objects = Counter(testing.live_objects()) - self._objects
             for buffer, count in buffers.items():
                 objects[COUNTED_AS.get(buffer.kind, "")] -= count
-            lines += [_others(kind, count) for kind, count in objects.items() if count > 0]
+            for kind, count in objects.items():
+                lines += self._objects_of(kind, count) if count > 0 else []
         return lines
+
+    def _objects_of(self, kind: str, count: int) -> list[str]:
+        """Return a line for each new object of a kind, and a line for those that are not known."""
+        if kind not in WITH_BIRTH:
+            return [_others(kind, count)]
+        found = [thing for thing, birth in _alive(kind) if birth > self._born]
+        unknown = count - len(found)
+        leaks = found if kind != "modules" else _loaded_twice(found)
+        lines = [f"{_named(thing)}, made at {_birthplace(kind, thing)}" for thing in leaks]
+        return [*lines, f"{_others(kind, unknown)} of others"] if unknown > 0 else lines
+
+
+def _alive(kind: str) -> list[tuple[Any, int]]:
+    cls, birth_of = WITH_BIRTH[kind]
+    things = [(each, birth_of(each)) for each in gc.get_objects() if isinstance(each, cls)]
+    return sorted(things, key=lambda thing: thing[1])
+
+
+def _loaded_twice(modules: list[Module]) -> list[Module]:
+    """Return the modules whose code the same line has loaded before, into a live module."""
+    first: dict[tuple[int, int, bytes], Module] = {}
+    for module, _ in _alive("modules"):
+        if not module.closed:
+            first.setdefault(loaded_code(module), module)
+    return [module for module in modules if first.get(loaded_code(module)) is not module]
+
+
+def _named(thing: Any) -> str:
+    name = getattr(thing, "name", None)
+    return type(thing).__name__ + (f" {name!r}" if name else "")
+
+
+def _birthplace(kind: str, thing: Any) -> str:
+    return birthplace(WITH_BIRTH[kind][1](thing))
 
 
 def _line(buffer: LiveBuffer, count: int) -> str:

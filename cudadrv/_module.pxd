@@ -1,5 +1,7 @@
 """Module: code and variables that were loaded into a context."""
 
+from libc.stdint cimport uint64_t
+
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUmodule, unlikely
 from cudadrv._engine cimport own_guard
@@ -17,6 +19,9 @@ cdef class Module:
     cdef str name
     cdef str log
     cdef Memory code            # the loaded code; each launch borrows it until the kernel is done
+    cdef object image           # loaded again after a reset of the software driver, else None
+    cdef list options           # of the driver's compiler
+    cdef uint64_t birth         # see _site.pyx
     cdef object text            # cudadrv._ptx.Text, or None if the image is not PTX
     cdef dict variables         # the Memory of each variable that kernels or buffers use, by name
     cdef list unlisted          # the Memory of each variable that `text` does not list

@@ -4,7 +4,7 @@ A site is a number, because a text is needed only when the line is printed (`pla
 """
 
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from cudadrv._driver cimport likely
 
@@ -20,6 +20,7 @@ cdef extern from "cudadrv/site.h":
 
 cdef site_table *sites
 cdef uint32_t here() noexcept
+cdef uint64_t birth() noexcept
 cdef uint32_t unknown_site(site_spot spot) noexcept
 cdef str place(uint32_t site)
 

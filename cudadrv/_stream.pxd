@@ -41,6 +41,7 @@ cdef class Stream:
     cdef unsigned long thread       # the only thread that may use the stream, or 0 for any
     cdef unsigned long long identity    # cuStreamGetId of a foreign stream, else 0
     cdef object owner               # keeps a foreign stream alive
+    cdef uint64_t birth             # see _site.pyx; 0 for foreign streams
     cdef object __weakref__
 
     cdef int open(self, Context context, int order) except -1

@@ -335,9 +335,11 @@ def reset_device() -> None:
     """Reset the software driver to its state after the start, even after a lost context.
 
     All devices lose their contexts, and with them memory, streams, modules and unfinished work.
-    cudadrv retains new primary contexts at the next use. Calls on older objects raise
-    ContextLostError, but closing these objects raises nothing. Host arrays over page-locked or
-    managed memory stay readable, because that memory is not used again in this process.
+    cudadrv retains new primary contexts at the next use. Modules of primary contexts, and their
+    kernels, are loaded again when they are used, because programs keep them in caches. Calls on
+    other older objects raise ContextLostError, but closing these objects raises nothing. Host
+    arrays over page-locked or managed memory stay readable, because that memory is not used again
+    in this process.
 
     Data races, hazards, faults and the text of `kernel_fault` are forgotten; settings stay
     unchanged. On a GPU this is not possible: a lost context is lost for the process. Other

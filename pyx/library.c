@@ -49,3 +49,35 @@ PyObject *cudadrv_import_module(const char *name) {
     Py_XDECREF(key);
     return found || PyErr_Occurred() ? found : PyImport_ImportModule(name);
 }
+
+/* Adds a frame to a traceback. The build lets the Cython modules call cudadrv_trace_back under the
+ * name of Python's function. It adds only the first frame, of the line that raises, so a traceback
+ * does not show how a call of the program came to this line. (Cython's code for `except` needs one
+ * frame.) With -DCUDADRV_FRAMES in CFLAGS, tracebacks show all frames. */
+#undef PyTraceBack_Here
+PyAPI_FUNC(int) PyTraceBack_Here(PyFrameObject *frame);
+
+static int has_traceback(void) {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject *raised = PyErr_GetRaisedException();
+    PyObject *traceback = raised ? PyException_GetTraceback(raised) : NULL;
+    int found = traceback != NULL;
+    Py_XDECREF(traceback);
+    PyErr_SetRaisedException(raised);
+#else
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int found = traceback != NULL;
+    PyErr_Restore(type, value, traceback);
+#endif
+    return found;
+}
+
+int cudadrv_trace_back(PyFrameObject *frame) {
+#ifndef CUDADRV_FRAMES
+    if (has_traceback()) {
+        return 0;
+    }
+#endif
+    return PyTraceBack_Here(frame);
+}

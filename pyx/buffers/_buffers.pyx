@@ -732,7 +732,7 @@ cdef int _allocate_shareable(
 cdef class LockedBuffer(HostBuffer):
     """LockedBuffer(count, dtype='u1', *, stream=None, write_combined=False, device=None, \
 name=None, pooled=True, shareable=False)\n--\n
-    Page-locked host memory: the host's side of asynchronous copies.
+    Page-locked (pinned) host memory: the host's side of asynchronous copies.
 
     Every device copies to and from it at full speed without the host's help, and kernels can use
     it, too. The host reads and writes it like an array while no GPU work uses it.

@@ -185,6 +185,18 @@ cdef class Kernel:
         return prepared(self, grid, block, args, shared_bytes, borrows, cooperative, cluster,
                         attributes_of(priority, domain, window, early))
 
+    def __call__(self, *arguments, **options):
+        """__call__($self, /, *args, **kwargs)\n--\n
+        Raises TypeError: a launch needs a grid and a block, so it is a call of `launch`."""
+        raise TypeError(f"a kernel is launched by {self.name}.launch(grid, block, *arguments,"
+                        " stream=stream)")
+
+    def __getitem__(self, shape):
+        """__getitem__($self, key, /)\n--\n
+        Raises TypeError: the grid and the block are arguments of `launch`."""
+        raise TypeError(f"a kernel is launched by {self.name}.launch(grid, block, *arguments,"
+                        f" stream=stream), not by {self.name}[grid, block](...)")
+
     # ---- queries ----
 
     @property
@@ -381,6 +393,7 @@ cdef class Kernel:
             status = in_cuFuncSetAttribute(self.module.context.raw, self.raw, attribute, value)
             self.module.end_call()
             self.module.context.check(status)
+        self.settings[attribute] = value
         return 0
 
 
@@ -399,13 +412,23 @@ cdef inline Stream stream_of(Kernel kernel, object stream):
 def kernel_of(Module module not None, str name not None):
     """Make a Kernel. Only `Module` calls this function, and it keeps one object for each name."""
     cdef Kernel kernel = Kernel.__new__(Kernel)
-    kernel.module = module
+    kernel.module, kernel.settings = module, {}
     module.begin_call()     # for the queries of `new_signature`
     try:
         _look_up(kernel, module, name)
     finally:
         module.end_call()
     return kernel
+
+
+def renew_kernel(Kernel kernel not None):
+    """Look up a kernel whose module was loaded again. Only `Module` calls this function."""
+    name = kernel.name
+    kernel.raw = <CUfunction><size_t>function_of(kernel.module, name)
+    for attribute, value in kernel.settings.items():
+        kernel.set_attribute(attribute, value)
+    _look_up(kernel, kernel.module, name)
+    kernel.last_shape.plain = False
 
 
 cdef int _look_up(Kernel kernel, Module module, str name) except -1:

@@ -10,6 +10,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 cimport cython
+from libc.stdint cimport uint32_t
 from libc.string cimport strlen
 
 from cudadrv._arguments cimport Room, new_room
@@ -38,9 +39,11 @@ from cudadrv._engine cimport (
 )
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport drain, drain_for_more
+from cudadrv._site cimport birth
 
 from cudadrv._buffers import DeviceBuffer, UnifiedBuffer
 from cudadrv._cpp_names import normal, unmangled
+from cudadrv._driver import is_software
 from cudadrv._errors import CudaImageError, CudaNotFoundError, OwnershipError
 from cudadrv._image import Image, checked_image
 from cudadrv._ptx import Text
@@ -500,9 +503,15 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return <CUmodule><size_t>self.code.address
 
     cdef int usable(self) except -1:
-        """Raise if the module is closed, the context lost, or the process forked."""
+        """Raise if the module is closed, the context lost, or the process forked.
+
+        After a reset of the software driver, load the module again.
+        """
         if self.code is None:
             refuse_uninitialized(self)
+        if self.image is not None and self.context.replaced and self.context.primary \
+                and not self.code.state.closed:
+            _load_again(self)
         self.context.usable()
         if self.code.state.closed:
             refuse_closed(self.called(), self.code.closed_at)
@@ -547,8 +556,47 @@ cdef int _load(
     module.context, module.name, module.text = context, shown, text
     module.log = "\n".join(filter(None, (log, found)))
     module.kernels, module.variables, module.unlisted = kernels, variables, unlisted
-    module.code = code
+    module.image, module.options = given if is_software() else None, options
+    module.code, module.birth = code, birth()
     return 0
+
+
+cdef int _load_again(Module module) except -1:
+    """Load a module into the primary context that has replaced its own (`testing.reset_device`).
+
+    Programs keep modules in caches, which would otherwise be of no use after one fault in a test.
+    """
+    cdef Context lost = module.context
+    cdef Context context = context_of(lost.device)
+    cdef Memory old = module.code
+    variables, unlisted = module.variables, module.unlisted
+    code = code_memory(context, old.label)
+    code.site = old.site
+    load_image(code, module.image, module.options, old.label)
+    if module.context is not lost:     # another thread has loaded it meanwhile
+        return 0
+    module.context, module.code, module.variables, module.unlisted = context, code, {}, []
+    module.birth = birth() >> 32 << 32 | <uint32_t>module.birth
+    module.changes += 1
+    try:
+        from cudadrv._kernel import renew_kernel
+        for kernel in module.kernels.values():
+            renew_kernel(kernel)
+    except BaseException:
+        module.context, module.code = lost, old
+        module.variables, module.unlisted = variables, unlisted
+        raise
+    return 0
+
+
+def birth_of_module(Module module not None):
+    """Return the module's birth (_site.pyx)."""
+    return module.birth
+
+
+def loaded_code(Module module not None):
+    """Return what identifies the code of a module: equal if one line has loaded it twice."""
+    return id(module.context), <uint32_t>module.birth, module.image.data
 
 
 # ---- names ----

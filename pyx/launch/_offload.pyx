@@ -682,6 +682,10 @@ cdef class ResultToken:
         self._bring_home()
         return True
 
+    def synchronize(self, *, timeout=None):
+        """The same as `wait`: streams and events have a method of this name, too."""
+        return self.wait(timeout=timeout)
+
     def wait(self, *, timeout=None):
         """Block until the launch is complete, and copy the results to the arrays.
 

@@ -35,7 +35,7 @@ from cudadrv._errors cimport (
 from cudadrv._library cimport ensure_driver
 from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
 from cudadrv._ordering cimport policy_name
-from cudadrv._site cimport place
+from cudadrv._site cimport birth, place
 
 from cudadrv._driver import fault_of
 from cudadrv._errors import (
@@ -412,6 +412,7 @@ cdef class Context:
         with nogil:
             context.check(cuCtxCreate(&context.raw, 0, device.raw))
             check_status(cuCtxPopCurrent(&popped))
+        context.birth = birth()
         _all.add(_all.reference_to(context))
         return context
 
@@ -612,6 +613,11 @@ cdef class Context:
 
 
 only_made_by(Context, "use Device(...).context, or Context.create(device)")
+
+
+def birth_of_context(Context context not None):
+    """Return the context's birth (_site.pyx)."""
+    return context.birth
 
 
 cdef Context _new_context(Device device):

@@ -20,9 +20,9 @@ from cudadrv._engine cimport (
     engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
     own_snapshot_copy, own_snapshot_drop, own_snapshot_has, own_stream,
 )
-from cudadrv._errors cimport only_made_by
+from cudadrv._errors cimport hint, only_made_by
 from cudadrv._names cimport checked_name
-from cudadrv._site cimport place
+from cudadrv._site cimport birth, place
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import CaptureError, CudaError, EventNotRecordedError, OwnershipError
@@ -581,6 +581,14 @@ cdef class Awaited:
 
 
 only_made_by(Awaited, "use await event")
+hint(Event, {
+    "wait": "use stream.wait(event) to let a stream wait, event.synchronize() to wait here",
+    "query": "use done",
+    "record": "use stream.record(event)",
+    "elapsed_time": "use end.elapsed_ms(start)",
+    "time_till": "use end.elapsed_ms(start)",
+    "is_done": "use done",
+})
 
 
 # ---- work of other processes ----
@@ -698,7 +706,13 @@ cdef int _create(
         status = in_cuEventCreate(context.raw, &event.raw, flags) if other is NULL \
             else in_cuIpcOpenEventHandle(context.raw, &event.raw, other[0])
         context.check(status)
+    event.birth = birth()
     return 0
+
+
+def birth_of_event(Event event not None):
+    """Return the event's birth (_site.pyx)."""
+    return event.birth
 
 
 cdef void _end_wait(Event event) noexcept:

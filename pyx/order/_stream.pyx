@@ -21,7 +21,8 @@ from cudadrv._device cimport (
     is_primary_active, raise_failures,
 )
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_ACTIVE,
+    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING,
+    CU_STREAM_CAPTURE_STATUS_ACTIVE,
     CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING,
     CU_STREAM_PER_THREAD, CUcontext, CUresult, CUstream, CUstreamCaptureStatus, cuEventRecord,
     cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId, cuStreamGetPriority, cuStreamIsCapturing,
@@ -35,7 +36,7 @@ from cudadrv._engine cimport (
     own_stream_open, own_unfinished, own_unlock_both, own_wait,
 )
 from cudadrv._errors cimport (
-    check, only_made_by, refuse_capture, refuse_uninitialized, uninitialized,
+    check, hint, only_made_by, refuse_capture, refuse_uninitialized, uninitialized,
 )
 from cudadrv._event cimport (
     BY_STREAM, FOREVER, FOR_PROGRAM, FOR_REUSE, UNTIL_DONE, Event, ask_for, deadline_of,
@@ -44,7 +45,7 @@ from cudadrv._event cimport (
 )
 from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live
-from cudadrv._site cimport place
+from cudadrv._site cimport birth, place
 
 from cudadrv._errors import CaptureError, OwnershipError
 
@@ -148,6 +149,7 @@ cdef class Stream:
             status = in_cuStreamCreateWithPriority(context.raw, &self.raw, flags, self.priority)
             context.check(status)
         self.ours = True
+        self.birth = birth()
         tag_stream(self)
         context.streams.add(reference)
 
@@ -567,6 +569,21 @@ cdef class Stream:
         scope.stream = self
         return scope
 
+    def timed(self):
+        """``with stream.timed() as timed:`` measures how long the block's work takes.
+
+        Afterwards ``timed.ms`` is the time in milliseconds between the beginning and the end of
+        what the block queued on the stream, as the device measures it. Reading it waits for that
+        work; the block itself does not. The block does not make the stream the current one.
+
+        Raises what `record` raises.
+        Driver functions: cuEventCreate, cuEventRecord; for ``ms`` cuEventQuery, cuEventElapsedTime.
+        """
+        cdef Timed timed = Timed.__new__(Timed)
+        self.usable()
+        timed.stream = self
+        return timed
+
     def bind(self, thing not None):
         """Return a wrapper of an object that calls its methods with ``stream=`` this stream.
 
@@ -761,6 +778,11 @@ cdef class Stream:
         return 0
 
 
+def birth_of_stream(Stream stream not None):
+    """Return the stream's birth (_site.pyx)."""
+    return stream.birth
+
+
 cdef int _synchronize(Stream stream, object timeout) except -1:
     """See `Stream.synchronize`. Raises no exceptions of functions that streams have called."""
     cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
@@ -855,6 +877,57 @@ cdef class Scope:
 
 
 only_made_by(Scope, "use stream.scope()")
+
+
+@cython.final
+cdef class Timed:
+    """Timed(*args, **kwargs)\n--\n
+    The context manager of `Stream.timed`: the time that a stream takes for the work of a block."""
+
+    cdef Stream stream
+    cdef Event begun
+    cdef Event ended
+
+    def __enter__(self):
+        """Record the beginning. A second block replaces the first one's time."""
+        self.ended = None
+        self.begun = self.stream.record_event(new_event(self.stream.context, CU_EVENT_DEFAULT))
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        """Record the end, unless an exception ends the block."""
+        if exception is None:
+            self.ended = self.stream.record_event(new_event(self.stream.context, CU_EVENT_DEFAULT))
+
+    @property
+    def ms(self):
+        """The time in milliseconds. Waits until the work of the block is complete.
+
+        Raises ValueError before the end of the block, and after a block that an exception ended.
+        Driver functions: cuEventQuery, cuEventElapsedTime.
+        """
+        if self.ended is None:
+            raise ValueError(f"{self!r} has no time yet: read it after the block"
+                             " `with stream.timed() as timed:`")
+        self.ended.synchronize()
+        return self.ended.elapsed_ms(self.begun)
+
+    def __repr__(self):
+        return f"<Timed work of {self.stream!r}>"
+
+
+only_made_by(Timed, "use stream.timed()")
+hint(Stream, {
+    "query": "use done",
+    "is_done": "use done",
+    "wait_event": "use wait(event)",
+    "wait_for_event": "use wait(event)",
+    "wait_stream": "use wait(stream)",
+    "record_event": "use record()",
+    "use": "use `with stream:`",
+    "cuda_stream": "use handle",
+    "ptr": "use handle",
+})
 
 
 def find_events_of_tokens_with(function):

@@ -124,6 +124,10 @@ cdef class Token:
         wait_for_token(self, timeout)
         raise_failures()
 
+    def synchronize(self, *, timeout=None):
+        """The same as `wait`: streams and events have a method of this name, too."""
+        return self.wait(timeout=timeout)
+
     def _finish(self):
         """Like `wait`, but raises no exceptions of functions that streams have called."""
         wait_for_token(self, None)

@@ -1,6 +1,7 @@
 """testing.reset_device: the software driver after a fault, in the same process."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,6 +18,21 @@ PTX = """
 .address_size 64
 .visible .entry k(.param .u64 p) { ret; }
 """
+FILL = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .u32 value = 7;
+.extern .shared .align 4 .b8 room[];
+.visible .entry fill(.param .u64 p) {
+    .reg .u64 %p;
+    .reg .u32 %v;
+    ld.param.u64 %p, [p];
+    ld.global.u32 %v, [value];
+    st.global.u32 [%p], %v;
+    ret;
+}
+"""
 
 
 @pytest.fixture
@@ -32,7 +48,6 @@ def lost(driver):
         "ordered": cu.DeviceBuffer(64, stream=stream),
         "locked": locked,
         "unified": unified,
-        "module": cu.Module(PTX),
         "token": locked.fill_async(7, stream),
         "context": stream.context,
         "pool": cu.DriverPool(name="mine"),
@@ -54,7 +69,6 @@ USES = {
     "buffer": lambda buffer: buffer.fill(0),
     "ordered": lambda buffer: buffer.fill_async(0),
     "unified": lambda buffer: buffer.fill(0),
-    "module": lambda module: module["k"].launch(1, 1, cu.DeviceBuffer(8)),
     "context": lambda context: context.synchronize(),
     "pool": lambda pool: pool.stats,
     "default pool": lambda pool: pool.__enter__(),
@@ -114,6 +128,69 @@ def test_nothing_of_the_driver_is_touched_by_what_ends_later(lost):
     gc.collect()
     assert testing.live_objects() == before
     del keep
+
+
+def test_modules_are_loaded_again(driver):
+    """Libraries keep modules and kernels in caches, which live longer than a test."""
+    module = cu.Module(FILL, name="cached")
+    kernel = module["fill"]
+    kernel.max_dynamic_shared_bytes = 1 << 16
+    variable = module.global_("value", "u4")
+    old = kernel.prepare(1, 1, cu.DeviceBuffer(1, "u4"))
+    for _ in range(2):
+        testing.reset_device()
+        target = cu.DeviceBuffer(1, "u4")
+        kernel.launch(1, 1, target, shared_bytes=1 << 16, stream=cu.Stream()).wait()
+        assert target.to_numpy() == [7]
+        assert module.context is cu.Device(0).context
+        assert module["fill"] is kernel
+        module.global_("value", "u4").fill(9)
+        kernel.launch(1, 1, target, stream=cu.Stream()).wait()
+        assert target.to_numpy() == [9]
+        with pytest.raises(cu.ContextLostError, match="was reset"):
+            variable.fill(1)
+        with pytest.raises(cu.ContextLostError, match="was reset"):
+            old.launch(cu.Stream())
+    module.close()
+    assert testing.live_objects()["modules"] == 0
+
+
+def test_two_threads_load_a_module_again(driver):
+    module = cu.Module(FILL)
+    for _ in range(20):
+        testing.reset_device()
+        with ThreadPoolExecutor(2) as pool:
+            names = list(pool.map(lambda _: list(module), range(2)))
+        assert names == [["fill"], ["fill"]]
+        cu.reap()
+        assert testing.live_objects()["modules"] == 1
+
+
+def test_a_module_that_cannot_be_loaded_again(driver):
+    module, kernel = cu.Module(FILL), None
+    kernel = module["fill"]
+    testing.reset_device()
+    for function in ("cuModuleLoadDataEx", "cuModuleGetFunction"):
+        testing.fail(function, 2)
+        with pytest.raises(cu.CudaError, match=r"\(2\)"):
+            kernel.launch(1, 1, cu.DeviceBuffer(1, "u4"), stream=cu.Stream())
+    kernel.launch(1, 1, cu.DeviceBuffer(1, "u4"), stream=cu.Stream()).wait()
+
+
+def test_a_closed_module_stays_closed(driver):
+    module = cu.Module(FILL)
+    module.close()
+    testing.reset_device()
+    with pytest.raises(cu.ContextLostError, match="was reset"):
+        module["fill"]
+
+
+def test_a_module_of_a_created_context_stays_lost(driver):
+    with cu.Context.create(cu.Device(0)):
+        module = cu.Module(FILL)
+    testing.reset_device()
+    with pytest.raises(cu.ContextLostError, match="was reset"):
+        module["fill"]
 
 
 @pytest.mark.parametrize("name", ["locked", "unified"])

@@ -26,7 +26,7 @@ kept = []
 
 def test_leak(cuda_checked):
     kept.append(cu.DeviceBuffer(8, name="forgotten"))
-    kept.extend([cu.Stream(), cu.Stream()])
+    kept.extend([cu.Stream(name="spare"), cu.Stream()])
 
 def test_next(cuda_checked):
     pass
@@ -39,7 +39,8 @@ def test_unchecked(cuda_device):
     result.stdout.fnmatch_lines(
         [
             "leaked: DeviceBuffer 'forgotten', 8 bytes of device memory, made at *.py:7",
-            "leaked: 2 streams",
+            "leaked: Stream 'spare', made at *.py:8",
+            "leaked: Stream, made at *.py:8",
             "again: pytest *::test_leak?lazy?' --cuda-driver=software --cuda-schedule=lazy"
             " --cuda-seed=1",
         ]
@@ -58,9 +59,73 @@ def test_leak(cuda_checked):
 """
     result = run(text, "--cuda-schedule=eager")
     leaks = [line for line in result.outlines if line.startswith("leaked: ")]
-    expected = ["3 times DeviceBuffer 'd'", "'c'", "'b'", "'a'", "1 stream", "1 event"]
+    expected = ["3 times DeviceBuffer 'd'", "'c'", "'b'", "'a'", "Stream,", "Event,"]
     assert len(leaks) == len(expected), leaks
     assert all(word in line for word, line in zip(expected, leaks, strict=True)), leaks
+
+
+def test_objects_of_others_are_counted(run):
+    text = """
+import ctypes
+kept = []
+
+def test_leak(cuda_checked):
+    kept.append(cu.Context.create(cuda_checked))
+    library = ctypes.CDLL(cu.driver_info().path)
+    stream = ctypes.c_void_p()
+    with cuda_checked:
+        assert library.cuStreamCreate(ctypes.byref(stream), 1) == 0
+"""
+    result = run(text, "--cuda-schedule=eager")
+    result.stdout.fnmatch_lines_random(
+        ["leaked: Context, made at *.py:8", "leaked: 1 stream of others"]
+    )
+
+
+CACHED = """
+from functools import cache
+
+PTX = ".version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { trap; }"
+
+@cache
+def kernels(device):
+    return cu.Module(PTX, device=device, name="kernels")
+"""
+
+
+def test_a_module_in_a_cache_is_no_leak(run):
+    text = (
+        CACHED
+        + """
+def test_one(cuda_checked):
+    assert "k" in kernels(cuda_checked)
+
+def test_faults(cuda_checked):
+    kernels(cuda_checked)["k"].launch(1, 1, stream=cu.Stream()).wait()
+
+def test_later(cuda_checked):
+    assert "k" in kernels(cuda_checked)
+"""
+    )
+    run(text).assert_outcomes(passed=6, failed=3)
+
+
+def test_a_module_that_is_loaded_twice_is_a_leak(run):
+    text = (
+        CACHED
+        + """
+kept = []
+
+def test_leak(cuda_checked):
+    for _ in range(2):
+        kept.append(kernels.__wrapped__(cuda_checked))
+    kept.append(cu.Module(PTX))
+"""
+    )
+    result = run(text, "--cuda-schedule=lazy")
+    leaks = [line for line in result.outlines if line.startswith("leaked: ")]
+    assert len(leaks) == 1, leaks
+    result.stdout.fnmatch_lines(["leaked: Module 'kernels', made at *.py:10"])
 
 
 def test_memory_of_others_is_counted(run):

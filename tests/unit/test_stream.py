@@ -207,3 +207,32 @@ def test_signals_interrupt_waits_and_the_borrows_stay(stream, gate, alarm, way):
     gate.open()
     waits[way]()
     assert buffer[0] == 1
+
+
+def test_timed(stream, gate):
+    with stream.timed() as timed:
+        gate.hold(stream)
+        with pytest.raises(ValueError, match="no time yet: read it after the block"):
+            timed.ms  # noqa: B018
+    assert not stream.done
+    gate.open()
+    assert 0 < timed.ms < 60_000
+    first = timed.ms
+    with timed:
+        pass
+    assert timed.ms != first
+    assert repr(timed) == f"<Timed work of {stream!r}>"
+
+
+def test_timed_blocks_that_fail(stream):
+    timed = stream.timed()
+    with pytest.raises(ZeroDivisionError), timed:
+        1 / 0  # noqa: B018
+    with pytest.raises(ValueError, match="no time yet"):
+        timed.ms  # noqa: B018
+    with pytest.raises(TypeError, match=r"use stream\.timed\(\)"):
+        type(timed)()
+    stream.close()
+    for use in (stream.timed, timed.__enter__):
+        with pytest.raises(ValueError, match="closed"):
+            use()

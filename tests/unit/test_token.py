@@ -53,6 +53,16 @@ def test_wait_covers_it_and_what_was_before(stream, buffer):
     assert later.borrowed
 
 
+def test_synchronize_is_wait(stream, buffer, gate):
+    gate.hold(stream)
+    token = buffer.fill_async(3, stream)
+    with pytest.raises(TimeoutError):
+        token.synchronize(timeout=0.01)
+    gate.open()
+    token.synchronize()
+    assert token.done
+
+
 def test_done(stream, buffer, gate):
     gate.hold(stream)
     token = buffer.fill_async(1, stream)
