@@ -315,6 +315,16 @@ void Clocks::meet_all() {
     }
 }
 
+uint32_t Clocks::level(unsigned number, uint32_t lanes) {
+    unsigned first = number * warp_lanes;
+    uint32_t latest = 0;
+    for (uint32_t left = lanes; left; left &= left - 1)
+        latest = std::max(latest, now(first + unsigned(__builtin_ctz(left))));
+    for (uint32_t left = lanes; left && !warps_[number].same; left &= left - 1)
+        epochs_[first + unsigned(__builtin_ctz(left))] = latest;
+    return latest;
+}
+
 // Advances the times of these lanes.
 void Clocks::advance(unsigned number, uint32_t lanes) {
     Warp &warp = warps_[number];

@@ -104,6 +104,9 @@ class Clocks {
         const Warp &warp = warps_[thread / warp_lanes];
         return warp.same ? warp.now : epochs_[thread];
     }
+    // Gives these lanes of a warp the time of the latest of them, and returns it. Nobody knows more
+    // of a lane for that.
+    uint32_t level(unsigned warp, uint32_t lanes);
     // Returns whether all lanes of the warp have the same time.
     bool is_same(unsigned warp) const { return warps_[warp].same; }
     // All threads of the block know each other up to the time known_to_block(), and all lanes of

@@ -176,21 +176,15 @@ void KernelRaces::finish_together(const ptx::Warp &warp, const ptx::Step &step) 
     Block &block = state_of(warp.block);
     Clocks::Times known = block.clocks.known_to_all(warp.number, running_);
     const ptx::Code &code = *warp.frame->code;
-    for (uint32_t left = running_; left;) {
-        uint32_t time = block.clocks.now(warp.number * warp_size + first_of(left)), same = 0;
-        for (uint32_t others = left; others; others &= others - 1)
-            if (block.clocks.now(warp.number * warp_size + first_of(others)) == time)
-                same |= others & -others;
-        left &= ~same;
-        for (const Use &use : uses_) {
-            Accessor by = accessor(warp, step, first_of(same), warp.number * warp_size, time);
-            by.entry.lanes = same;
-            by.entry.writes = use.writes;
-            by.known = known;
-            if (is_wmma(effect_of(warp, step)))
-                by.fragment = code.fragments[step.place].get();
-            access(by, use);
-        }
+    uint32_t time = block.clocks.level(warp.number, running_); // they access it at one time
+    for (const Use &use : uses_) {
+        Accessor by = accessor(warp, step, first_of(running_), warp.number * warp_size, time);
+        by.entry.lanes = running_;
+        by.entry.writes = use.writes;
+        by.known = known;
+        if (is_wmma(effect_of(warp, step)))
+            by.fragment = code.fragments[step.place].get();
+        access(by, use);
     }
 }
 

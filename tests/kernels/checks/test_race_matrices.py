@@ -17,6 +17,7 @@ TAKE = "ld.shared.v4.u32 {%r11, %r12, %r13, %r14}, [%r5];"
 LOAD = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r11, %r12, %r13, %r14}, [%r5];"
 LOAD_ONE = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r11}, [%r5];"
 STORE = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r1, %r1, %r1, %r1};"
+TELL = "setp.eq.u32 %p1, %r1, 3; @%p1 red.release.cta.shared.add.u32 [%r9+1024], 1;"
 MEET, BARRIER = "bar.warp.sync -1;", "bar.sync 0;"
 
 A = "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {{%a0,%a1,%a2,%a3,%a4,%a5,%a6,%a7}}, [{0}];"
@@ -40,6 +41,12 @@ WARP = {
     "stmatrix without __syncwarp": (f"{STORE} {TAKE}", ["read write"]),
     "stmatrix before ldmatrix": (f"{STORE} {LOAD}", ["read write"]),
     "stmatrix, and ldmatrix behind __syncwarp": (f"{STORE} {MEET} {LOAD}", []),
+    "stmatrix, and one lane has told others something": (f"{TELL} {STORE} {MEET} {TAKE}", []),
+    "wmma.store, and one lane has told others something": (f"{TELL} {STORE_D} {MEET} {TAKE}", []),
+    "stmatrix, one lane has told others something, and no __syncwarp": (
+        f"{TELL} {STORE} {TAKE}",
+        ["read write"],
+    ),
     "two rows at the same place": (
         f"shr.u32 %r6, %r5, 5; shl.b32 %r5, %r6, 5; {STORE}",
         ["write write"],
