@@ -713,6 +713,12 @@ def test_work_is_behind_what_the_host_did_before(cuda_device, nothing):
     compared(Driver(work, buffers=2), runs=1)
 
 
+def test_a_kernel_that_waits_and_cannot_begin_early(cuda_device):
+    """What it stores before it waits belongs to its only step."""
+    launches = Launches("stores_and_waits", "consume_after_wait", beside=True)
+    assert compared(launches) == {(5,), (9,)}
+
+
 def test_a_kernel_that_lets_the_next_begin_is_two_steps(cuda_device):
     """Work of another stream comes before both, between them, or behind them."""
     launches = Launches("produce_then_trigger", "consume", beside=True)
