@@ -935,6 +935,7 @@ cdef class Graph(Builder):
         if self.raw is NULL:
             driver_graph = DriverGraph.__new__(DriverGraph)
         self.plan.list_all()
+        self.plan.changes += 1  # also of a body: other libraries may have added nodes to it
         self.context, self.site = capture.origin.context, capture.site
         if driver_graph is not None:
             driver_graph.context, driver_graph.raw = self.context, raw
@@ -1143,7 +1144,7 @@ cdef int _check_conditions(Plan plan) except -1:
         filled = not node.plans
         for body in node.plans or ():
             _check_conditions(body)
-            filled = filled or bool(body.finished())
+            filled = filled or body.changes > 0 or bool(body.finished())
         if not filled:
             raise CaptureError(
                 f"{node.called()} in {plan.graph} has nothing to run: add nodes to its body, or"

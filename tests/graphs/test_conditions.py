@@ -1,5 +1,6 @@
 """Conditional nodes: which bodies run, how bodies are checked, and refused nodes."""
 
+import ctypes
 import gc
 import threading
 import weakref
@@ -581,3 +582,16 @@ def test_a_node_with_nothing_to_run(world, numbers):
         cu.CaptureError, match=r"add_switch at .* in graph 'other' has nothing to run"
     ):
         other.instantiate()
+
+
+def test_a_body_with_work_of_another_library(world, numbers):
+    """The body's nodes are the driver's only: cudadrv has not seen the calls."""
+    driver = ctypes.CDLL(cu.driver_info().path)
+    graph = world.graph
+    _, body = graph.add_if(graph.condition(1))
+    with cu.Stream() as stream, body.capture(stream):
+        handle, address = ctypes.c_void_p(stream.handle), ctypes.c_uint64(numbers.address)
+        assert driver.cuMemsetD8Async(address, 1, ctypes.c_size_t(numbers.nbytes), handle) == 0
+    with graph.instantiate() as step, cu.Stream() as stream:
+        step.launch(stream).wait()
+    assert set(numbers.to_numpy().view("u1").tolist()) == {1}
