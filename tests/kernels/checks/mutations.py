@@ -750,12 +750,6 @@ RACES = [
     ),
     # ---- what a warp does together ----
     (
-        "lanes that do something together do it at different times",
-        "KernelRaces::finish_together",
-        "block.clocks.level(warp.number, running_);",
-        "block.clocks.now(warp.number * warp_size + first_of(running_));",
-    ),
-    (
         "only the time of an access together is that of the latest lane",
         "Clocks::level",
         "        epochs_[first + unsigned(__builtin_ctz(left))] = latest;\n",
