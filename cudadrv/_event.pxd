@@ -92,6 +92,23 @@ cdef class OtherWork:
     cdef object pid(self)
 
 
+# A wait of a stream for something that cudadrv does not see: it may end at any time, or never.
+cdef class OpenWait:
+    cdef uint32_t slot      # the slot of the operation that waits
+    cdef uint64_t seq       # the number of that operation in the slot; 0: not queued yet
+    cdef uint32_t site      # the line of the call
+
+    cdef bint is_open(self) noexcept    # whether nothing has told the program that it has ended
+    cdef str called(self)
+
+
+cdef bint some_are_open     # whether there may be open waits
+cdef int open_wait(OpenWait wait) except -1
+cdef int drop_open_wait(OpenWait wait) except -1
+cdef OpenWait open_wait_in(const own_snapshot *snapshot)
+cdef OpenWait open_wait_of(const own_stream *order)
+cdef int refuse_behind(const own_snapshot *snapshot, str what, const own_stream *order) except -1
+
 cdef int await_other(OtherWork work, const own_stream *order) except -1
 cdef int forget_other(OtherWork work) except -1
 cdef bint is_unfinished(Event event) except -1

@@ -37,6 +37,9 @@ class Event:
     def elapsed_ms(self, start: Event) -> float: ...
 
 @disjoint_base
+class OpenWait: ...
+
+@disjoint_base
 class OtherWork: ...
 
 @final

@@ -7,6 +7,7 @@ from cudadrv._driver cimport CUdeviceptr, CUmemoryPool, CUresult
 from cudadrv._engine cimport own_memory
 from cudadrv._pool cimport Block, PoolHandle
 from cudadrv._memory_kinds cimport MemoryKind
+from cudadrv._segment cimport Segment
 from cudadrv._stream cimport Stream
 from cudadrv._virtual cimport Growth, Span
 
@@ -102,6 +103,7 @@ cdef int close_module(Memory code, list variables) except -1
 
 cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept
 cdef int use_on_host(Memory memory) except -1
+cdef Memory map_segment(Context context, Segment segment, str label)
 cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled)

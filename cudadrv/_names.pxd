@@ -26,6 +26,7 @@ cdef extern from "cudadrv/operations.h" nogil:
         CALL
         CAPTURED_CALL
         SET
+        WAIT
         ALLOCATION
         RELEASE
         LEND

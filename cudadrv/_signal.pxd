@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from cudadrv._event cimport Event
+from cudadrv._event cimport Event, OpenWait
 from cudadrv._region cimport Region
 
 
@@ -20,8 +20,21 @@ cdef class Point:
     cdef bint is_known(self) noexcept
 
 
+cdef class Signal
+
+
+# A wait for a number that another process, a kernel or the host sets later.
+cdef class Unset(OpenWait):
+    cdef Signal signal
+    cdef uint64_t number
+    cdef str stream         # the name of the stream that waits
+
+
 cdef class Signal:
     cdef Word word
+    cdef bint external      # whether others set it, too, whom cudadrv does not see
+    cdef uint64_t seen      # of an external signal: the largest number that the program has seen
+    cdef bytes identity     # of an external signal: tells it from others
     cdef uint64_t queued    # the largest number that was set, or whose set is queued
     cdef uint64_t reached   # the largest number that the host knows to be set
     cdef list points        # the sets that are not known to be complete, by their numbers
@@ -35,6 +48,8 @@ cdef class Signal:
     cdef int add(self, Point point) except -1
     cdef int drop(self, Point point) except -1
     cdef Point point_at(self, uint64_t number)
+    cdef uint64_t look(self) noexcept
+    cdef uint64_t last(self) noexcept
 
 
 cdef Region word_of(Signal signal)

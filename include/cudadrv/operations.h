@@ -31,6 +31,7 @@ enum cudadrv_node {
     OPERATION(CALL, "call", NO_NODE)                                                               \
     OPERATION(CAPTURED_CALL, "call", CALL_NODE)                                                    \
     OPERATION(SET, "set", NO_NODE)                                                                 \
+    OPERATION(WAIT, "wait", NO_NODE) /* for a number that cudadrv does not see being set */        \
     OPERATION(ALLOCATION, "its allocation", NO_NODE)                                               \
     OPERATION(RELEASE, "close", NO_NODE)                                                           \
     OPERATION(LEND, "lend", OTHER_NODE) /* a loan in a capture; others are refused */              \

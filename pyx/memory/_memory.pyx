@@ -25,7 +25,7 @@ from cudadrv._engine cimport (
     own_memory_end, own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_return, own_memory_reusable, own_snapshot_drop,
 )
-from cudadrv._memory_kinds cimport CODE, FOREIGN, STREAM_ORDERED, MemoryKind
+from cudadrv._memory_kinds cimport CODE, FOREIGN, STREAM_ORDERED, MemoryKind, REGISTERED
 from cudadrv._pool cimport (
     Block, Cache, PoolHandle, cache_of, cached_bytes, make_room, trim_caches,
 )
@@ -670,6 +670,17 @@ def memory_report():
 
 # ---- allocating ----
 
+cdef Memory map_segment(Context context, Segment segment, str label):
+    """Make the Memory of page-locked memory that several processes have mapped."""
+    cdef Memory memory = Memory.__new__(Memory)
+    context.usable()
+    memory.context, memory.kind, memory.label = context, REGISTERED, label
+    memory.nbytes, memory.owner, memory.site = segment.nbytes, segment, here()
+    _allocate(memory, segment.nbytes)
+    list_memory(memory)
+    return memory
+
+
 cdef Memory allocate_memory(
     MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
     bint pooled
@@ -916,7 +927,7 @@ cdef CUresult _call(Memory memory, size_t size) except *:
     if memory.kind.ordered:
         return _call_on_stream(memory, size)
     if memory.kind.mappable:
-        segment = new_segment("cudadrv-locked", size)
+        segment = memory.owner if memory.owner is not None else new_segment("cudadrv-locked", size)
         memory.owner = segment
         memory.address = <size_t>segment.address
     with nogil:

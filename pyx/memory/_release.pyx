@@ -39,7 +39,7 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport (
     FOR_PROGRAM, FOR_REUSE, UNTIL_DONE, Event, ask_for, new_event, now_ns, query_event,
-    query_stream, refuse_endless,
+    open_wait_in, open_wait_of, query_stream, refuse_endless, some_are_open,
 )
 from cudadrv._memory_kinds cimport EVENT, EXECUTABLE, FOREIGN, GRAPH
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream, enter_stream, find_user, may_synchronize
@@ -109,7 +109,13 @@ cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
     works = []
     for slot, seq in last_uses(state, start, stop).items():
         user = find_user(slot, seq)
-        works.append(_end_of(user) if isinstance(user, Stream) else user)
+        if isinstance(user, Stream):
+            works.append(_end_of(user))
+        elif user is not None and some_are_open \
+                and open_wait_in(&(<Event>user).state.snapshot) is not None:
+            works.append(None)
+        else:
+            works.append(user)
     return works if not is_unused(state, start, stop) else []
 
 
@@ -121,7 +127,7 @@ cdef Event _end_of(Stream stream):
     Raises ContextLostError if this call finds that the context is lost.
     """
     cdef own_snapshot now
-    if stream.context.lost:
+    if stream.context.lost or some_are_open and open_wait_of(stream.order) is not None:
         return None
     own_snapshot_take(engine, stream.order, &now)
     try:

@@ -7,34 +7,47 @@ waits for the number waits for that event: the driver only knows of an order tha
 and CUDA warns that work which is ordered by values in memory alone may never run.
 """
 
+import os
+import struct
+from weakref import WeakValueDictionary
+
 cimport cython
-from libc.stdint cimport uint64_t
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
 
 from cudadrv._device cimport Context, Device, context_of, is_function, raise_failures
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-    CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CUdeviceptr,
-    CUevent, CUresult, CUstream, cuEventRecord, cuStreamWriteValue64,
+    CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE,
+    CU_STREAM_WAIT_VALUE_GEQ, CUdeviceptr, CUevent, CUresult, CUstream, cuEventRecord,
+    cuStreamWaitValue64, cuStreamWriteValue64,
 )
 from cudadrv._engine cimport (
-    OWN_OK, OWN_STRICT, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_conflict, own_export,
-    own_export_close, own_export_open, own_known, own_record_as,
+    OWN_NON_BLOCKING, OWN_OK, OWN_SHARED, OWN_STRICT, OWN_UNCHECKED, OWN_WRITE, engine, own_access,
+    own_conflict, own_export, own_export_close, own_export_open, own_known, own_record_as,
+    own_snapshot_drop,
 )
 from cudadrv._errors cimport close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized
-from cudadrv._event cimport deadline_of, new_event, refuse_to_wait_longer
-from cudadrv._memory cimport Memory, allocate_memory
+from cudadrv._event cimport (
+    FOREVER, OpenWait, deadline_of, drop_open_wait, new_event, now_ns, open_wait, pause_after,
+    refuse_to_wait_longer,
+)
+from cudadrv._memory cimport Memory, allocate_memory, map_segment
 from cudadrv._memory_kinds cimport LOCKED
-from cudadrv._names cimport SET, checked_name
+from cudadrv._names cimport SET, WAIT, checked_name
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_closed, refuse_host
-from cudadrv._region cimport Region, borrow, fill_in, items_of, pointer_of, refuse_regions
-from cudadrv._release cimport drain
-from cudadrv._segment cimport load_word, store_word
+from cudadrv._region cimport (
+    Region, borrow, fill_in, items_of, pointer_of, queue, refuse_regions,
+)
+from cudadrv._release cimport drain, is_idle
+from cudadrv._segment cimport Segment, load_word, new_segment, open_segment, store_word
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream
 from cudadrv._token cimport Token, new_token, stand_for
 
-from cudadrv._errors import SignalError, integer
+from cudadrv._errors import OwnershipError, SignalError, integer
 
 cdef object MOST = 2 ** 63 - 1
 
@@ -63,7 +76,7 @@ cdef class Point:
 
 @cython.final
 cdef class Signal:
-    """Signal(*, device=None, name=None)\n--\n
+    """Signal(*, external=False, device=None, name=None)\n--\n
     A number that only grows: streams set it, and streams and the host wait until it is reached.
 
     It is 0 at first. ``stream.set(signal, n)`` sets it when all earlier work of the stream is
@@ -73,6 +86,11 @@ cdef class Signal:
 
     Parameters
     ----------
+    external : bool, optional
+        Whether others set it, too, whom cudadrv does not see: other processes, kernels, or the host
+        after a stream already waits. Such a signal can be pickled, and so be sent to processes of
+        the same user on this machine. Streams can wait for numbers that nothing queued sets
+        (docs/signals.md).
     device : Device, optional
         The device in whose primary context its memory is; default: the current context. Streams of
         all devices can use it.
@@ -80,16 +98,19 @@ cdef class Signal:
         Shown in messages.
 
     Raises ValueError if the device cannot set numbers in memory.
-    Driver function: cuMemHostAlloc.
+    Driver functions: cuMemHostAlloc; cuMemHostRegister for an external signal.
     """
 
-    def __init__(self, *, device=None, name=None):
+    def __init__(self, *, bint external=False, device=None, name=None):
         cdef Word word = Word.__new__(Word)
         cdef Memory memory
         cdef Context context = context_of(device)
         name = checked_name(name)
         label = "Signal" if name is None else f"Signal {name!r}"
         _refuse_device(context.device)
+        if external:
+            _make_external(self, context, name, _new_segment())
+            return
         memory = allocate_memory(
             LOCKED, context, sizeof(uint64_t), CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
             None, label, True)
@@ -113,6 +134,11 @@ cdef class Signal:
     def name(self):
         """The name that the signal was given, or None."""
         return word_of(self).name
+
+    @property
+    def external(self):
+        """Whether others set it, too, whom cudadrv does not see."""
+        return self.external
 
     @property
     def address(self):
@@ -146,7 +172,7 @@ cdef class Signal:
             if not point.event.state.recorded or not point.event.done:
                 break
         self.forget_known()
-        return self.reached
+        return self.look() if self.external else self.reached
 
     def set(self, value):
         """Set the number now, from the host. Functions that streams call may do so, too.
@@ -178,9 +204,9 @@ cdef class Signal:
         if answer != OWN_OK:
             refuse_host(answer, &conflict, "set", self.called())
         # No thread can queue a set while the engine has this view.
-        is_larger = number > self.queued
+        is_larger = number > self.last()
         if is_larger:
-            self.queued = self.reached = number
+            self.queued = self.reached = self.seen = number
             self.site = here()
             store_word(_place(self.word), number)
         own_export_close(engine, &view)
@@ -192,7 +218,8 @@ cdef class Signal:
         """Block until the number is reached. Signals of the system such as Ctrl-C interrupt this.
 
         From then on the host may use what was used by the work before the first set to this number
-        or more that is queued now.
+        or more that is queued now; for an external signal, by the work before the sets of this
+        process to less, too.
 
         Parameters
         ----------
@@ -222,6 +249,9 @@ cdef class Signal:
         if point is not None and not point.event.wait_until(deadline):
             refuse_to_wait_longer(f"the set of {self.called()} to {point.number}, queued at"
                                   f" {place(point.site)},", timeout)
+        if self.external and not _wait_for_memory(self, number, deadline):
+            raise TimeoutError(f"{self.called()} is not set to {number} after {float(timeout):g} s."
+                               " Nothing has changed, and one may wait again")
         raise_failures()
 
     def at(self, value):
@@ -233,13 +263,30 @@ cdef class Signal:
         cdef uint64_t number = _checked(value, self)
         self.usable()
         reached.point = self.point_at(number)
+        if self.external:
+            reached.signal, reached.number = self, number
         return reached
+
+    def __reduce__(self):
+        """Return what pickle sends to another process of the same user: an external signal there
+        has the same number. This process has to keep the signal open until it has arrived.
+        """
+        cdef Segment segment
+        self.usable()
+        if not self.external:
+            raise TypeError(f"{self.called()} cannot be sent to other processes: make it with"
+                            " cudadrv.Signal(external=True)")
+        segment = self.word.memory.owner
+        data = PICKLED.pack(MAGIC, os.getpid(), segment.file, self.identity)
+        return opened, (data + (self.word.name or "").encode(),)
 
     def close(self):
         """Close the signal. Closing twice does nothing. Queued waits for it stay in force.
 
-        Raises BufferBorrowedError, and leaves the signal open, while a set of a stream or the work
-        of a kernel that uses it is not known to be complete.
+        An external signal is closed in this process only.
+
+        Raises BufferBorrowedError, and leaves the signal open, while a set of a stream, a wait for
+        a number that others set, or the work of a kernel that uses it is not known to be complete.
         """
         if word_of(self).memory.state.closed:
             return
@@ -307,7 +354,7 @@ cdef class Signal:
     cdef Point point_at(self, uint64_t number):
         """Return the first queued set to a number or more; None if the host knows of its end.
 
-        Raises SignalError if there is none.
+        If there is none, returns None for an external signal, else raises SignalError.
         """
         cdef Point point
         cdef Py_ssize_t at
@@ -318,7 +365,18 @@ cdef class Signal:
             point = self.points[at]
             if point.event.state.recorded:
                 return point
-        _refuse_dead(self, number)
+        if not self.external:
+            _refuse_dead(self, number)
+        return None
+
+    cdef uint64_t look(self) noexcept:
+        """Return the number in memory, which the program then knows."""
+        self.seen = max(self.seen, load_word(_place(self.word)))
+        return self.seen
+
+    cdef uint64_t last(self) noexcept:
+        """Return the largest number that is known to be set or queued."""
+        return max(self.queued, load_word(_place(self.word))) if self.external else self.queued
 
 
 @cython.final
@@ -328,13 +386,26 @@ cdef class Reached:
     """
 
     cdef Point point
+    cdef Signal signal      # None unless it is external
+    cdef uint64_t number
 
     def __await__(self):
         """__await__($self, /)\n--\n
         Wait without blocking the event loop."""
         if self.point is not None:
             yield from self.point.event._completion()
+        if self.signal is not None and self.signal.look() < self.number:
+            from cudadrv._await import completion
+            yield from completion(self).__await__()
+        if self.signal is not None:
+            self.signal.look()
+            _finish_sets(self.signal, FOREVER)
         raise_failures()
+
+    def _is_complete(self):
+        """Whether memory has the number. Called by the thread that watches what is awaited."""
+        self.signal.usable()
+        return load_word(_place(self.signal.word)) >= self.number
 
 
 only_made_by(Reached, "use signal.at(n)")
@@ -376,7 +447,7 @@ def set_on_stream(Stream stream not None, signal, value):
     check_stream(stream)
     _refuse_device(stream.context.device)
     (<Signal>signal).forget_known()
-    if number <= (<Signal>signal).queued:
+    if number <= (<Signal>signal).last():
         _refuse_smaller(signal, number)
     point = Point.__new__(Point)
     point.number, point.site = number, here()
@@ -422,10 +493,150 @@ def wait_on_stream(Stream stream not None, signal, value):
     check_stream(stream)
     point = (<Signal>signal).point_at(number)
     if point is None:
+        if (<Signal>signal).external and number > (<Signal>signal).reached:
+            if stream.capture is not NULL:
+                stream.refuse_captured()
+            _queue_open_wait(signal, number, stream)
         return
     if stream.capture is not NULL:
         stream.refuse_outside(f"{(<Signal>signal).called()} at {number}")
     stream.wait_for(point.event)
+
+
+# ---- external signals ----
+
+cdef struct Waiting:
+    CUdeviceptr address
+    uint64_t number
+
+
+cdef CUresult _wait_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Waiting *waiting = <Waiting *>arguments
+    return cuStreamWaitValue64(
+        stream, waiting.address, waiting.number, CU_STREAM_WAIT_VALUE_GEQ)
+
+
+cdef int _queue_open_wait(Signal signal, uint64_t number, Stream stream) except -1:
+    """Let a stream wait for a number in memory, which nothing orders it after."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Waiting waiting
+    cdef Unset wait = Unset.__new__(Unset)
+    if stream.order.order != OWN_NON_BLOCKING:
+        raise SignalError(
+            f"{stream.called()} cannot wait for {signal.called()} at {number}: nothing that is"
+            " queued sets it, so the wait may never end, and the legacy default stream would wait"
+            " for it, too. Use a stream that is not blocking: cudadrv.Stream()")
+    _refuse_device(stream.context.device)
+    wait.signal, wait.number, wait.stream, wait.site = signal, number, stream.called(), here()
+    borrow(signal.word, &access, OWN_SHARED)
+    waiting.address, waiting.number = pointer_of(signal.word), number
+    prepare(&operation, WAIT, &access, 1, _wait_call, &waiting)
+    open_wait(wait)
+    try:
+        queue(&operation, stream, signal.word)
+        wait.slot, wait.seq = operation.request.issued.slot, operation.request.issued.seq
+        own_snapshot_drop(engine, &operation.request.issued)
+    finally:
+        if not wait.seq:
+            drop_open_wait(wait)
+    return 0
+
+
+@cython.final
+cdef class Unset(OpenWait):
+    """A wait for a number of an external signal, which others set later."""
+
+    cdef bint is_open(self) noexcept:
+        return self.number > self.signal.seen and not own_known(engine, self.slot, self.seq)
+
+    cdef str called(self):
+        return f"the wait of {self.stream} for {self.signal.called()} at {self.number}," \
+               f" queued at {place(self.site)}"
+
+
+cdef bint _wait_for_memory(Signal signal, uint64_t number, int64_t deadline) except -1:
+    """Wait until an external signal has a number. Returns False if the deadline comes first."""
+    cdef int64_t start = now_ns()
+    cdef int64_t now = start
+    while signal.look() < number:
+        if now >= deadline:
+            return False
+        if now - start > LOOK_NS:   # so that a lazy driver runs work that sets it
+            is_idle(signal.word.memory.context)
+        with nogil:
+            pause_after(now - start)
+        PyErr_CheckSignals()
+        signal.usable()
+        now = now_ns()
+    return _finish_sets(signal, deadline)
+
+
+cdef bint _finish_sets(Signal signal, int64_t deadline) except -1:
+    """Wait for the sets of this process up to the number in memory, which was set after them.
+
+    Returns False if the deadline comes first.
+    """
+    cdef Point point
+    cdef Py_ssize_t end = _first_at(signal.points, signal.seen + 1)
+    if end == 0:
+        return True
+    point = signal.points[end - 1]
+    return not point.event.state.recorded or point.event.wait_until(deadline)
+
+
+# An external signal as bytes: magic, the process, its file descriptor of the memory, a random
+# number that the memory contains, too. The name follows.
+cdef object PICKLED = struct.Struct("<8sIi16s")
+cdef bytes MAGIC = b"CUDASIG1"
+cdef str SEGMENT = "cudadrv-signal"
+cdef object _external = WeakValueDictionary()   # the external signals of this process
+
+cdef enum:
+    PAGE = 4096
+    IDENTITY = 64   # where the random number is in the memory
+    LOOK_NS = 1_000_000
+
+
+cdef int _make_external(Signal signal, Context context, str name, Segment segment) except -1:
+    cdef Word word = Word.__new__(Word)
+    label = "Signal" if name is None else f"Signal {name!r}"
+    memory = map_segment(context, segment, label)
+    fill_in(word, memory, 1, items_of("u8").dtype, sizeof(uint64_t), name)
+    if signal.word is not None:
+        raise TypeError(f"this {signal.word.describe()} exists already")
+    signal.external = True
+    signal.identity = (<char *>segment.address)[IDENTITY:IDENTITY + 16]
+    signal.word, signal.points = word, []
+    signal.look()
+    _external[signal.identity] = signal
+    return 0
+
+
+cdef Segment _new_segment():
+    cdef Segment segment = new_segment(SEGMENT, PAGE)
+    cdef bytes identity = os.urandom(16)
+    memcpy(<char *>segment.address + IDENTITY, <const char *>identity, 16)
+    return segment
+
+
+def opened(data):
+    """Return the external signal of some bytes, for pickle."""
+    cdef Signal signal
+    cdef Segment segment
+    magic, pid, file, identity = PICKLED.unpack_from(data)
+    if magic != MAGIC:
+        raise ValueError("these bytes are no signal")
+    known = _external.get(identity)
+    if known is not None:
+        return known
+    segment = open_segment(pid, file, SEGMENT, PAGE)
+    if (<char *>segment.address)[IDENTITY:IDENTITY + 16] != identity:
+        raise OwnershipError("the process that has sent the signal has closed it since")
+    signal = Signal.__new__(Signal)
+    name = data[PICKLED.size:].decode() or None
+    _make_external(signal, context_of(None), name, segment)
+    return signal
 
 
 # ---- checks ----
@@ -490,6 +701,9 @@ cdef int _refuse_device(Device device) except -1:
 
 
 cdef int _refuse_smaller(Signal signal, uint64_t number) except -1:
+    if signal.last() > signal.queued:
+        raise SignalError(f"{signal.called()} cannot be set to {number}: it only grows, and is"
+                          f" {signal.last()} already")
     if signal.queued == 0:
         raise SignalError(f"{signal.called()} cannot be set to 0: that is its first number, and it"
                           " only grows")
@@ -504,4 +718,5 @@ cdef int _refuse_dead(Signal signal, uint64_t number) except -1:
         f"its last number is {signal.queued}, set at {place(signal.site)}"
     raise SignalError(
         f"a wait for {signal.called()} at {number} would never end: {last}. Queue the set first:"
-        f" stream.set(signal, {number})")
+        f" stream.set(signal, {number}). If another process, a kernel or the host sets it later:"
+        " cudadrv.Signal(external=True)")

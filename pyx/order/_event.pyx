@@ -18,14 +18,16 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
-    own_snapshot_copy, own_snapshot_drop, own_snapshot_has, own_stream,
+    own_snapshot_copy, own_snapshot_drop, own_snapshot_has, own_snapshot_take, own_stream,
 )
 from cudadrv._errors cimport hint, only_made_by
 from cudadrv._names cimport checked_name
 from cudadrv._site cimport birth, place
 
 from cudadrv._device import call_after_wait
-from cudadrv._errors import CaptureError, CudaError, EventNotRecordedError, OwnershipError
+from cudadrv._errors import (
+    CaptureError, CudaError, EventNotRecordedError, OwnershipError, SignalError,
+)
 
 
 # ---- waiting ----
@@ -639,12 +641,98 @@ cdef int forget_other(OtherWork work) except -1:
     return 0
 
 
+# ---- open waits ----
+#
+# A stream may wait for a number of a signal that another process, a kernel or the host sets later.
+# Until the program knows that it is set, other streams cannot be ordered after that wait, and
+# nothing that cudadrv does by itself waits for it: the host may be the one who sets the number.
+
+cdef list _open_waits = []
+some_are_open = False
+
+
+cdef class OpenWait:
+    """A wait of a stream for something that cudadrv does not see."""
+
+    cdef bint is_open(self) noexcept:
+        """Whether nothing has told the program that the wait has ended."""
+        return False
+
+    cdef str called(self):
+        raise NotImplementedError
+
+
+cdef int open_wait(OpenWait wait) except -1:
+    """Note a wait that is to be queued. The caller then sets its slot and number."""
+    global some_are_open
+    _forget_ended()
+    _open_waits.append(wait)
+    some_are_open = True
+    return 0
+
+
+cdef int drop_open_wait(OpenWait wait) except -1:
+    global some_are_open
+    if wait in _open_waits:     # else another thread has dropped it
+        _open_waits.remove(wait)
+    some_are_open = len(_open_waits) > 0
+    return 0
+
+
+cdef int _forget_ended() except -1:
+    cdef OpenWait wait
+    for wait in _open_waits[:]:
+        if wait.seq and not wait.is_open():
+            drop_open_wait(wait)
+    return 0
+
+
+cdef OpenWait open_wait_in(const own_snapshot *snapshot):
+    """Return an open wait that a snapshot contains, or None. NULL contains all."""
+    cdef OpenWait wait
+    _forget_ended()
+    for wait in _open_waits:
+        if wait.seq and (snapshot is NULL
+                         or own_snapshot_has(engine, snapshot, wait.slot, wait.seq)):
+            return wait
+    return None
+
+
+cdef OpenWait open_wait_of(const own_stream *order):
+    """Return an open wait that a stream's work is ordered after, or None."""
+    cdef own_snapshot now
+    own_snapshot_take(engine, order, &now)
+    try:
+        return open_wait_in(&now)
+    finally:
+        own_snapshot_drop(engine, &now)
+
+
+cdef int refuse_behind(const own_snapshot *snapshot, str what, const own_stream *order) except -1:
+    """Raise if a stream would wait for something behind an open wait of another stream."""
+    cdef OpenWait wait = open_wait_in(snapshot)
+    if wait is not None and (order is NULL or wait.slot != order.slot):
+        raise SignalError(
+            f"{what} is behind {wait.called()}, which may never end. No other stream can wait for"
+            " it before the program has learned that the number is set: by signal.value,"
+            " signal.wait() or signal.set()")
+    return 0
+
+
 cdef int refuse_endless(const own_snapshot *snapshot) except -1:
     """Raise if a snapshot contains a wait for work of a process that ended before the work did.
 
-    Without a snapshot, raise if any stream of this process waits for such work.
+    Without a snapshot, raise if any stream of this process waits for such work, or has an open
+    wait.
     """
     cdef OtherWork other
+    cdef OpenWait wait
+    if snapshot is NULL and some_are_open:
+        wait = open_wait_in(NULL)
+        if wait is not None:
+            raise SignalError(
+                f"this call would wait for {wait.called()}, which may never end. Set that number,"
+                " and learn of it by signal.value or signal.wait(), first")
     if not _others:
         return 0
     _forget_complete()

@@ -40,8 +40,8 @@ from cudadrv._errors cimport (
 )
 from cudadrv._event cimport (
     BY_STREAM, FOREVER, FOR_PROGRAM, FOR_REUSE, UNTIL_DONE, Event, ask_for, deadline_of,
-    let_others_go_on, new_event, now_ns, query_event, query_stream, refuse_to_wait_longer,
-    write_prints_of_stream,
+    let_others_go_on, new_event, now_ns, open_wait_in, query_event, query_stream, refuse_behind,
+    refuse_to_wait_longer, some_are_open, write_prints_of_stream,
 )
 from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live
@@ -762,6 +762,8 @@ cdef class Stream:
         """Make later work wait for an event that was recorded."""
         cdef bint noted = True
         cdef int reason
+        if unlikely(some_are_open):
+            refuse_behind(&event.state.snapshot, event.called(), self.order)
         if keeps_gil(self):
             reason = _wait(self, event, &noted)
         else:
@@ -1564,6 +1566,8 @@ cdef bint may_synchronize(Context context) except -1:
     cdef Stream stream
     cdef int reason
     if context.captures:  # a captured stream may be another thread's default stream
+        return False
+    if some_are_open and open_wait_in(NULL) is not None:    # the host may have to end that wait
         return False
     for stream in context.streams.all():
         if not stream.exposed or stream.thread not in (0, this_thread()):

@@ -6,9 +6,9 @@ for, the request is refused, and a refused request must not have inserted any wa
 
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, engine, own_ask, own_ask_host, own_clock, own_clock_drop, own_foresee,
-    own_known,
+    own_known, own_snapshot, own_snapshot_drop, own_snapshot_take,
 )
-from cudadrv._event cimport Event
+from cudadrv._event cimport Event, refuse_behind, some_are_open
 from cudadrv._stream cimport Capturing, Stream, user_of
 
 
@@ -88,8 +88,12 @@ cdef bint _can_be_waited_for(user) except -1:
     cdef Stream stream
     cdef int reason
     if user is None or isinstance(user, Event):
+        if user is not None and some_are_open:
+            refuse_behind(&(<Event>user).state.snapshot, (<Event>user).called(), NULL)
         return user is not None
     stream = user
+    if some_are_open:
+        _refuse_open(stream)
     try:
         stream.usable()
         with nogil:
@@ -99,3 +103,14 @@ cdef bint _can_be_waited_for(user) except -1:
     except ValueError:  # the stream is another thread's default stream, or was closed meanwhile
         return False
     return True
+
+
+cdef int _refuse_open(Stream stream) except -1:
+    """Raise if the work of a stream is behind an open wait."""
+    cdef own_snapshot now
+    own_snapshot_take(engine, stream.order, &now)
+    try:
+        refuse_behind(&now, f"work of {stream.called()}", NULL)
+    finally:
+        own_snapshot_drop(engine, &now)
+    return 0

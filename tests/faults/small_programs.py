@@ -980,6 +980,25 @@ def signals():
 
 
 @program
+def external_signals():
+    stream = cu.Stream()
+    frame = cu.LockedBuffer.zeros(100, "u4")
+    turn = cu.Signal(external=True)
+    function, arguments = turn.__reduce__()  # pickle would hide that memory runs out
+    assert function(*arguments) is turn
+    try:
+        stream.wait(turn, 1)
+        token = frame.fill_async(3, stream)
+    finally:
+        turn.set(1)
+    turn.wait(1)
+    token.wait()
+    assert frame[5] == 3
+    assert turn.value == 1
+    turn.close()
+
+
+@program
 def functions():
     stream, side = cu.Stream(), cu.Stream()
     work = cu.DeviceBuffer.from_array(numbers(100))

@@ -158,7 +158,7 @@ ARGUMENTS = """{
     "add_while": [(1,)], "constant": [(b"abc",)], "call": [(len, locked)],
 }"""
 MAY_ANSWER = """
-    blocking bind can_access closed context count current device dtype from_object handle
+    blocking bind can_access closed context count current device dtype external from_object handle
     itemsize limits link_to migrations name nbytes ordering ordinal peers primary priority reads
     scalar_access scope shape site stream stream_ordered strides timing writes __len__
 """

@@ -668,6 +668,7 @@ KINDS = {
     "group": Kind("StreamGroup", lambda w: (cu.StreamGroup(2),)),
     "event": Kind("Event", _recorded),
     "signal": Kind("Signal", _set_signal),
+    "external signal": Kind("Signal", lambda w: (cu.Signal(external=True),)),
     "token": Kind("Token", _with_buffer(lambda buffer, w: buffer.fill_async(1, w.stream))),
     "token with results": Kind("ResultToken", _token_with_results),
     "argument": Kind("ArrayArgument", lambda w: (cu.In(HOST),)),
