@@ -6,5 +6,6 @@ from cudadrv._graph import Graph
 
 @disjoint_base
 class Condition(int):
-    graph: Graph
+    @property
+    def graph(self) -> Graph | None: ...
     def __new__(cls, never: Never, /, *args: Any, **kwargs: Any) -> Self: ...

@@ -1,6 +1,7 @@
 """Nodes that run other graphs: child graphs, and the bodies of conditional nodes."""
 
 import operator
+from weakref import ref
 
 from cudadrv._capture cimport GraphNode, Plan
 from cudadrv._device cimport Context
@@ -109,22 +110,24 @@ class Condition(int):
 
     As an int it is the driver's handle, which kernels get as an argument of 8 bytes.
 
-    Attributes
-    ----------
-    graph : Graph
-        The graph whose nodes can have the condition.
+    It does not keep its graph alive.
     """
 
     def __new__(cls, *args, **kwargs):
         raise TypeError("use graph.condition(default)")
 
+    @property
+    def graph(self):
+        """The graph whose nodes can have the condition; None if the graph is gone."""
+        return self._graph()
+
     def __repr__(self):
-        return f"<Condition of {(<Builder>self.graph).label}>"
+        return f"<Condition of {self._label}>"
 
 
 cdef object _condition_of(Builder graph, cuuint64_t handle):
     condition = int.__new__(Condition, handle)
-    condition.graph = graph
+    condition._graph, condition._label = ref(graph), graph.label
     return condition
 
 

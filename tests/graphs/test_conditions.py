@@ -305,6 +305,10 @@ def test_conditions_are_for_one_node_of_their_graph(world):
     with pytest.raises(TypeError, match=r"use graph\.condition\(default\)"):
         cu.Condition(int(mine))
     assert mine.graph is graph
+    gone = cu.Graph().condition()
+    assert gone.graph is None
+    with pytest.raises(ValueError, match="is not a condition of graph 'step'"):
+        graph.add_if(gone)
     with pytest.raises(ValueError, match="is not a condition of"):
         cu.Graph().add_if(mine)
     _, body = graph.add_while(mine)

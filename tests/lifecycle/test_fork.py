@@ -19,7 +19,8 @@ HEAD = """
     stream.set(signal, 1)
     graph = cu.Graph()
     node = graph.add_fill(held, 1)
-    _, body = graph.add_if(graph.condition(1))
+    _, body = graph.add_if(graph.condition(1), after=[node])
+    body.add_fill(held, 2)
     step = graph.instantiate()
     step_node = step[0]
 

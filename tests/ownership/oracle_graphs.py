@@ -355,6 +355,14 @@ class Plan(Oracle):
     def bodies(self):
         return [plan for each in self.operations for plan in each.plans]
 
+    def has_empty_node(self):
+        """Whether all bodies of a node are empty."""
+        empty = any(
+            each.plans and not any(plan.operations for plan in each.plans)
+            for each in self.operations
+        )
+        return empty or any(plan.has_empty_node() for plan in self.bodies())
+
     def uses_far_memory(self, place):
         """Whether a fill or a copy uses memory of another context. Bodies cannot contain these."""
         leaves = [leaf for each in self.operations if not each.plans for leaf in each.leaves()]

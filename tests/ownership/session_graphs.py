@@ -263,10 +263,12 @@ class GraphSession(BufferSession):
         """Whether the conditions of the graph allow a new executable.
 
         A graph with conditions can have only one executable, and none while another graph contains
-        a copy of it. A graph with an unused condition cannot have any.
+        a copy of it. A graph with an unused condition cannot have any, and no graph with a node
+        whose bodies are all empty.
         """
         unused = any(not condition.used for condition in graph.kept.all_conditions())
         other = any(not executable.closed for executable in graph.made)
+        unused = unused or graph.kept.has_empty_node()
         return not unused and not (graph.kept.conditions and (other or graph.kept.is_part))
 
     # ---- launches ----

@@ -420,7 +420,7 @@ class Kind(NamedTuple):
 
 def finish(things: list[Any]) -> None:
     """Call the functions that have to be called before an object is closed."""
-    for end in [each for each in things if callable(each)]:
+    for end in [each for each in things if callable(each) and type(each) is not cu.Kernel]:
         things.remove(end)
         end(things[0])
 
