@@ -71,6 +71,11 @@ BLOCK = {
         f"setp.ge.u32 %p1, %r1, 32; @!%p1 {FILL} {LOAD}",
         ["read write"],
     ),
+    "a warp that has told others something stores, and only arrives": (
+        f"setp.ge.u32 %p2, %r1, 32; @%p2 bra over; {TELL} {STORE} bar.arrive 1, 64; bra done;"
+        f"over: bar.sync 1, 64; {TAKE}",
+        [],
+    ),
     "wmma.load of what another warp has stored": (
         f"setp.ge.u32 %p1, %r1, 32; @%p1 bra over; {STORE_D} over: {BARRIER} {LOAD_A}",
         [],
