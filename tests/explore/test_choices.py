@@ -481,14 +481,17 @@ def test_a_condition_in_a_body(conditions):
 
 
 class Launches:
-    def __init__(self, *names, beside=False):
-        self.beside = beside
+    def __init__(self, *names, beside=False, waits=False):
+        self.beside, self.waits = beside, waits
         self.driver = ctypes.CDLL(cu.driver_info().path)
         self.module = cu.Module(TEXT)
         self.names = names
 
     def launch(self, stream, *addresses):
-        """Launch the kernels, each of which may begin before the one before it has ended."""
+        """Launch the kernels, each of which may begin before the one before it has ended.
+
+        `waits` is whether the host waits for the first one before it launches the others.
+        """
         for number, name in enumerate(self.names):
             cells = list(map(ctypes.c_uint64, addresses))
             array = (ctypes.c_void_p * 2)(*map(ctypes.addressof, cells))
@@ -498,6 +501,8 @@ class Launches:
             function = ctypes.c_void_p(self.module[name].handle)
             status = self.driver.cuLaunchKernelEx(ctypes.byref(config), function, array, None)
             assert status == 0
+            if self.waits and not number:
+                stream.synchronize()
 
     def __call__(self):
         with cu.Device(0), cu.ordering("unchecked"):
@@ -713,9 +718,11 @@ def test_work_is_behind_what_the_host_did_before(cuda_device, nothing):
     compared(Driver(work, buffers=2), runs=1)
 
 
-def test_a_kernel_that_waits_and_cannot_begin_early(cuda_device):
-    """What it stores before it waits belongs to its only step."""
-    launches = Launches("stores_and_waits", "consume_after_wait", beside=True)
+def test_a_kernel_that_could_begin_early(cuda_device):
+    """The one before it has ended. What it stores before it waits belongs to its only step."""
+    launches = Launches(
+        "produce", "stores_and_waits", "consume_after_wait", beside=True, waits=True
+    )
     assert compared(launches) == {(5,), (9,)}
 
 
