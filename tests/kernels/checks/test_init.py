@@ -123,6 +123,11 @@ CASES = {
         LOAD + "and.b32 %r6, %r5, 4; add.u32 %r6, %r6, %r3; ld.shared.u32 %r7, [%r6];",
         [READ_AT],
     ),
+    "an address that is used twice": (
+        LOAD + "and.b32 %r6, %r5, 4; add.u32 %r6, %r6, %r3; ld.shared.u32 %r7, [%r6];\n"
+        "ld.shared.u32 %r8, [%r6+4];",
+        [READ_AT],
+    ),
     "the address of a write": (
         LOAD + "and.b32 %r6, %r5, 4; add.u32 %r6, %r6, %r3; st.shared.u32 [%r6], 1;",
         [WRITE_AT],
