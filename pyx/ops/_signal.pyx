@@ -69,8 +69,11 @@ cdef class Point:
     """A set that is not known to be complete."""
 
     cdef bint is_known(self) noexcept:
-        """Whether the host knows that the set is complete. False if it is not queued yet."""
-        return self.event.state.recorded and own_known(
+        """Whether the host knows that the set is complete. False if it is not queued yet.
+
+        Nothing runs in a lost context any more, so it is not known whether the number was set.
+        """
+        return self.event.state.recorded and not self.event.context.lost and own_known(
             engine, self.event.state.snapshot.slot, self.event.state.snapshot.seq)
 
 

@@ -30,6 +30,8 @@ TESTS = [
     "tests/devices/test_current.py",
     "tests/graphs/test_calls.py",
     "tests/unit/test_host_functions.py",
+    "tests/unit/test_external_signal.py",
+    "tests/unit/test_signal.py",
     "tests/textures",
 ]
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
@@ -1541,14 +1543,14 @@ MUTATIONS = [
     (
         "a number may stay the same",
         "set_on_stream",
-        "if number <= (<Signal>signal).queued:",
-        "if number < (<Signal>signal).queued:",
+        "if number <= (<Signal>signal).last():",
+        "if number < (<Signal>signal).last():",
     ),
     (
         "the host may set the same number again",
         "Signal.set",
-        "is_larger = number > self.queued",
-        "is_larger = number >= self.queued",
+        "is_larger = number > self.last()",
+        "is_larger = number >= self.last()",
     ),
     (
         "the host sets while streams do",
@@ -1573,8 +1575,38 @@ MUTATIONS = [
     (
         "a number that is queued counts as reached",
         "Point.is_known",
-        "return self.event.state.recorded and own_known(",
-        "return self.event.state.recorded or own_known(",
+        "return self.event.state.recorded and not",
+        "return self.event.state.recorded or not",
+    ),
+    (
+        "a set in a lost context counts as reached",
+        "Point.is_known",
+        "not self.event.context.lost and own_known(",
+        "own_known(",
+    ),
+    (
+        "a stream waits behind an open wait",
+        "Stream.wait_for",
+        "        if unlikely(some_are_open):\n",
+        "        if False:\n",
+    ),
+    (
+        "a policy waits behind an open wait",
+        "_can_be_waited_for",
+        "    if some_are_open:\n        _refuse_open(stream)\n",
+        "",
+    ),
+    (
+        "an open wait borrows nothing",
+        "_queue_open_wait",
+        "prepare(&operation, WAIT, &access, 1, _wait_call, &waiting)",
+        "prepare(&operation, WAIT, &access, 0, _wait_call, &waiting)",
+    ),
+    (
+        "an open wait ends when the number is in memory",
+        "Unset.is_open",
+        "return self.number > self.signal.seen and",
+        "return self.number > self.signal.look() and",
     ),
     (
         "a wait for a signal orders nothing",

@@ -528,6 +528,40 @@ def test_an_event_that_cannot_be_made(stream, signal):
     signal.wait(1)
 
 
+@pytest.mark.cuda_software
+def test_a_number_of_a_lost_context_is_not_reached(script, driver):
+    """Nobody knows whether the device has set it."""
+    if driver == "explore":
+        pytest.skip("another process is not explored")
+    script.quiet(
+        """
+    import cudadrv as cu
+    from cudadrv import testing
+    signal, stream = cu.Signal(), cu.Stream()
+    stream.set(signal, 1)
+    stream.synchronize()
+    assert signal.value == 1
+    stream.set(signal, 2)
+    testing.fail("cuEventRecord", 719)
+    try:
+        stream.record()
+    except cu.ContextLostError:
+        pass
+    calls = [lambda: signal.value, lambda: signal.wait(2), lambda: stream.wait(signal, 2)]
+    for call in calls:
+        try:
+            found = call()
+        except cu.ContextLostError:
+            continue
+        raise AssertionError(found)
+    signal.wait(1)
+    signal.close()
+    """,
+        CUDADRV_DRIVER="software",
+        CUDADRV_SOFTWARE=f"schedule={driver}",
+    )
+
+
 def test_in_a_capture(stream, other, signal):
     stream.set(signal, 1)
     graph = cu.Graph()
