@@ -73,7 +73,7 @@ cdef class Event:
     cdef str called(self)
     cdef int refuse_unrecorded(self, str what) except -1
     cdef int refuse_now(self, str what) except -1
-    cdef int enter_capture(self, Captured point) except -1
+    cdef void enter_capture(self) noexcept nogil
     cdef void leave_capture(self) noexcept nogil
     cdef bint wait_until(self, int64_t deadline) except -1
     cdef bint observe(self, own_snapshot *snapshot, int64_t deadline=*) except -1

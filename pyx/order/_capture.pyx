@@ -1133,15 +1133,26 @@ cdef class Capture(Capturing):
 
     cdef int record_point(self, Stream stream, Event event, Point point) except -1:
         cdef Lending lending
+        cdef Captured former = event.captured
+        cdef uint64_t recorded = event.state.recorded
         cdef int reason
         for lending in self.lendings:
             if lending.node.stream is stream:
                 lending.node.loose = True   # the borrower may queue more after this point
+        if event.waiters:
+            raise CaptureError(
+                f"{event.called()} cannot be recorded in {self.called()}: another thread waits for"
+                " it, and would end the capture. Record another event there: event ="
+                " stream.record()")
+        event.state.recorded, event.captured = 0, point     # until then `Event.ask` is refused
         with nogil:
             reason = _record_or_wait(self, stream, event, True, False)
         if reason:
+            event.captured = former
+            if event.state.recorded == 0:   # else another thread has recorded it meanwhile
+                event.state.recorded = recorded
             self.refuse(stream, reason)
-        return event.enter_capture(point)
+        return 0
 
     cdef Event event_after(self, GraphNode node):
         """Record a new event now. In the capture's engine it stands for one node."""
@@ -1280,7 +1291,7 @@ cdef int _keep_out(Context context) except -1:
     cdef int64_t start = now_ns()
     while context.synchronizing and context.looked != context.synchronizations:
         let_others_go_on()
-        if now_ns() - start > LOOKED_NS:
+        if now_ns() - start > <int64_t>LOOKED_NS:
             context.looked = context.synchronizations   # `context.captures` admits no newer one
     return 0
 
@@ -1433,6 +1444,8 @@ cdef int _record_or_wait(
         if reason == CUDA_SUCCESS:
             if record:
                 reason = cuEventRecord(event.raw, stream.raw)
+                if reason == CUDA_SUCCESS:
+                    event.enter_capture()
             elif joins:
                 reason = _look_for_others(stream)
             if not record and reason == CUDA_SUCCESS:

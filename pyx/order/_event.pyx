@@ -449,27 +449,27 @@ cdef class Event:
 
         If the event was recorded in a capture, a stream may wait for it: then nothing is raised.
         """
-        if self.in_capture:
-            if what is BY_STREAM:
-                return 0
+        if self.in_capture and what is BY_STREAM:
+            return 0
+        if what is BY_STREAM:
+            what = "waited for"
+        if self.captured is not None:   # in_capture, or another thread is just recording it there
             raise CaptureError(
                 f"{self.called()} that is to be {what} was recorded {self.captured.where()} and"
                 " stands for nothing outside: that work runs in launches of the graph. Wait for the"
                 " token of a launch, or record the event again")
-        if what is BY_STREAM:
-            what = "waited for"
         raise EventNotRecordedError(
             f"{self.called()} that is to be {what} was never recorded, and the driver would"
             " count it as complete. Record it first: stream.record(event)")
 
-    cdef int enter_capture(self, Captured point) except -1:
-        """Stand for work of a capture, from now until the event is recorded outside."""
+    cdef void enter_capture(self) noexcept nogil:
+        """Stand for `captured`, from now until the event is recorded outside. The caller has the
+        issue lock of the event.
+        """
         own_snapshot_drop(engine, &self.state.snapshot)
         self.state.snapshot.seq = 0
         self.state.recorded = 0
         self.in_capture = self.unusual = True
-        self.captured = point
-        return 0
 
     cdef void leave_capture(self) noexcept nogil:
         """Stand for real work again: the event was recorded outside captures."""
@@ -539,6 +539,8 @@ cdef class Event:
         cdef CUresult status
         if self.closed:  # another thread may have closed the event since the caller's check
             raise ValueError(f"{self.called()} is closed")
+        if not self.state.recorded:     # recorded in a capture, which the query would end
+            self.refuse_now("waited for" if deadline else "asked for")
         self.waiters += 1
         try:
             if deadline:

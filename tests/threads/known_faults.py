@@ -318,16 +318,16 @@ def one_capture_in_two_threads() -> Case:
     return Case(block.__enter__, block.__enter__, check)
 
 
-# ---- a context is synchronized while a capture begins ----
+# ---- the host waits for a context, or for an event, while a stream is captured ----
 
 
-def captured_meanwhile(synchronize: Callable[[], Any]) -> Case:
-    """A call that waits for a whole context, and a capture of one of its streams."""
+def captured_meanwhile(wait: Callable[[], Any], event: cu.Event | None = None) -> Case:
+    """A call of the host that waits, and a capture, which also records the event."""
     buffer, stream, over = cu.DeviceBuffer(64), cu.Stream(), threading.Event()
 
     def first() -> None:
         try:
-            synchronize()
+            wait()
         finally:
             over.set()
 
@@ -335,11 +335,13 @@ def captured_meanwhile(synchronize: Callable[[], Any]) -> Case:
         with cu.Graph() as graph:
             with graph.capture(stream):
                 buffer.fill_async(1, stream)
+                if event is not None:
+                    stream.record(event)
                 over.wait(0.1)  # the other thread goes on meanwhile
             return len(graph.nodes)
 
     def check(first: Any, second: Any) -> None:
-        assert second == 1, repr(second)
+        assert second == 1 or (event and isinstance(second, cu.OwnershipError)), repr(second)
         assert not isinstance(first, Exception) or isinstance(first, cu.CaptureError), repr(first)
         is_free(buffer, stream)
 
@@ -357,6 +359,19 @@ def work_without_an_event_and_a_capture() -> Case:
     thread, _ = started(lambda: cu.DeviceBuffer(64).fill_async(1, cu.Stream.per_thread()))
     thread.join()
     return captured_meanwhile(cu.reap)
+
+
+def recorded_event_and_a_capture(ask: Callable[[cu.Event], Any]) -> Callable[[], Case]:
+    def case() -> Case:
+        event = cu.Stream().record()
+        return captured_meanwhile(lambda: ask(event), event)
+
+    case.__name__ = "event_that_is_recorded_in_a_capture"
+    return case
+
+
+fault(recorded_event_and_a_capture(cu.Event.synchronize), "synchronize")
+fault(recorded_event_and_a_capture(lambda event: event.done), "done")
 
 
 # ---- a stream is closed while a loan to it begins ----
