@@ -279,8 +279,15 @@ class BufferSession(PeerSession):
         if waits:
             stream = self.internal(place)
         stream = stream if ordered else None
-        if kind == "device" and not nbytes and options.get("pooled", True):
+        if (
+            kind == "device"
+            and not nbytes
+            and options.get("pooled", True)
+            and (stream or not given)
+        ):
             stream = self.current(stream, place)
+            if not driver_pool and stream is not None and stream.model.in_capture:
+                stream = None
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
         memory.shareable = options.get("shareable", False)
