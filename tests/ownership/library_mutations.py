@@ -1597,12 +1597,6 @@ MUTATIONS = [
         "",
     ),
     (
-        "an open wait borrows nothing",
-        "_queue_open_wait",
-        "prepare(&operation, WAIT, &access, 1, _wait_call, &waiting)",
-        "prepare(&operation, WAIT, &access, 0, _wait_call, &waiting)",
-    ),
-    (
         "an open wait ends when the number is in memory",
         "Unset.is_open",
         "return self.number > self.signal.seen and",
