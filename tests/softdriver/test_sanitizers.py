@@ -19,7 +19,7 @@ from .sanitized import ADDRESS, ROOT, THREAD, Build, compiler
 SCHEDULES = ("eager", "lazy", "random")
 # With odd seeds, streams really wait. Runs with even seeds can be replayed.
 SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "2")))
-CALLS = os.environ.get("CUDADRV_FUZZ_CALLS", "14000")
+CALLS = os.environ.get("CUDADRV_FUZZ_CALLS", "11000")
 TEXTURES = "Array,TexObject,SurfObject,Memcpy2D,Memcpy3D,AtoA,AtoD,AtoH,DtoA,HtoA"
 # Calls of these functions are refused, fault or race hundreds of times in a run.
 REPORTED = "LaunchKernel,Memset,Memcpy,MemAlloc,ModuleLoadData"
