@@ -908,11 +908,13 @@ cdef class Timed:
         Raises ValueError before the end of the block, and after a block that an exception ended.
         Driver functions: cuEventQuery, cuEventElapsedTime.
         """
-        if self.ended is None:
+        cdef Event begun = self.begun
+        cdef Event ended = self.ended   # another thread may enter the block during the wait
+        if ended is None:
             raise ValueError(f"{self!r} has no time yet: read it after the block"
                              " `with stream.timed() as timed:`")
-        self.ended.synchronize()
-        return self.ended.elapsed_ms(self.begun)
+        ended.synchronize()
+        return ended.elapsed_ms(begun)
 
     def __repr__(self):
         return f"<Timed work of {self.stream!r}>"

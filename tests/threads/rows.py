@@ -373,6 +373,7 @@ REFUSALS = {
     "Back.__enter__": "to take back",
     "Loan.__dlpack__": "is taken back for a block",
     "Loan.__cuda_array_interface__": "is taken back for a block|this is lent to the host",
+    "Timed.ms": "has no time yet",  # the other thread has entered the block
     "Pipeline.run": "is running already",
     "Pipeline.close": "it can be closed afterwards",
     "Pipeline.__enter__": "it can be closed afterwards",
@@ -570,6 +571,18 @@ def _joined(w: World) -> tuple[Any, ...]:
     return cu.joins_capture(stream), end, stream
 
 
+def _condition(w: World) -> tuple[Any, ...]:
+    graph = w.graph()
+    return graph.condition(1), graph
+
+
+def _timed(w: World) -> tuple[Any, ...]:
+    timed = w.stream.timed()
+    with timed:
+        pass
+    return (timed,)
+
+
 def _executable(w: World) -> tuple[Any, ...]:
     graph = w.graph()
     return graph.instantiate(), graph
@@ -665,6 +678,7 @@ KINDS = {
     "blocking stream": Kind("Stream", lambda w: (cu.Stream(blocking=True),)),
     "captured stream": Kind("Stream", _captured_stream),
     "scope": Kind("Scope", _scope),
+    "timed block": Kind("Timed", _timed),
     "group": Kind("StreamGroup", lambda w: (cu.StreamGroup(2),)),
     "event": Kind("Event", _recorded),
     "signal": Kind("Signal", _set_signal),
@@ -691,6 +705,7 @@ KINDS = {
     "graph": Kind("Graph", lambda w: (w.graph(),)),
     "empty graph": Kind("Graph", lambda w: (cu.Graph(),)),
     "captured graph": Kind("Graph", _captured_graph),
+    "condition": Kind("Condition", _condition),
     "node": Kind("GraphNode", lambda w: (w.graph().nodes[0],)),
     "capture": Kind("Capture", _capture_block),
     "executable": Kind("ExecutableGraph", _executable),
