@@ -512,7 +512,6 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuEventDestroy "cudadrv_cuEventDestroy"(CUevent event)
     CUresult cuEventRecord "cudadrv_cuEventRecord"(CUevent event, CUstream stream)
     CUresult cuEventQuery "cudadrv_cuEventQuery"(CUevent event)
-    CUresult cuEventSynchronize "cudadrv_cuEventSynchronize"(CUevent event)
     CUresult cuEventElapsedTime "cudadrv_cuEventElapsedTime"(
         float *milliseconds, CUevent start, CUevent end)
 
@@ -764,6 +763,7 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult in_cuIpcOpenEventHandle "cudadrv_in_cuIpcOpenEventHandle"(
         CUcontext context, CUevent *event, CUipcEventHandle handle)
     CUresult in_cuEventQuery "cudadrv_in_cuEventQuery"(CUcontext context, CUevent event)
+    CUresult in_cuEventSynchronize "cudadrv_in_cuEventSynchronize"(CUcontext context, CUevent event)
     CUresult in_cuEventDestroy "cudadrv_in_cuEventDestroy"(CUcontext context, CUevent event)
     CUresult in_cuEventElapsedTime "cudadrv_in_cuEventElapsedTime"(
         CUcontext context, float *milliseconds, CUevent start, CUevent end)

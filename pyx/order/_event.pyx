@@ -12,9 +12,10 @@ from cudadrv._device cimport (
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT,
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUevent, CUipcEventHandle,
-    CUresult, CUstream, CUstreamCaptureMode, cuEventSynchronize, cuStreamQuery, cuStreamSynchronize,
+    CUresult, CUstream, CUstreamCaptureMode, cuStreamQuery, cuStreamSynchronize,
     cuThreadExchangeStreamCaptureMode, cudadrv_table, has_answered, in_cuEventCreate,
-    in_cuEventDestroy, in_cuEventElapsedTime, in_cuEventQuery, in_cuIpcOpenEventHandle,
+    in_cuEventDestroy, in_cuEventElapsedTime, in_cuEventQuery, in_cuEventSynchronize,
+    in_cuIpcOpenEventHandle,
 )
 from cudadrv._engine cimport (
     engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
@@ -106,12 +107,15 @@ cdef CUresult write_prints_of_stream(CUstream stream) noexcept nogil:
     return _ask_stream(cuStreamSynchronize, stream)
 
 
-cdef CUresult write_prints_before(CUevent event) noexcept nogil:
-    """Let the driver write what kernels before a complete event have printed."""
+cdef CUresult write_prints_before(CUcontext context, CUevent event) noexcept nogil:
+    """Let the driver write what kernels before a complete event have printed.
+
+    The event's context is made current for the reason that `query_event` names.
+    """
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status
     cuThreadExchangeStreamCaptureMode(&mode)
-    status = cuEventSynchronize(event)
+    status = in_cuEventSynchronize(context, event)
     cuThreadExchangeStreamCaptureMode(&mode)
     return status
 
@@ -551,7 +555,7 @@ cdef class Event:
                     status = query_event(self.context.raw, self.raw)
             if status == CUDA_SUCCESS and self.context.prints:
                 with nogil:
-                    status = write_prints_before(self.raw)
+                    status = write_prints_before(self.context.raw, self.raw)
         finally:
             _end_wait(self)
         return status

@@ -128,15 +128,28 @@ def test_destructors_in_a_fresh_thread(library):
     in_a_fresh_thread(things.clear)
 
 
-def test_a_context_that_was_destroyed_while_current(library):
+PRINTS = """
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 result) vprintf (.param .b64 format, .param .b64 values);
+.visible .entry nothing() { ret; }
+"""
+
+
+@pytest.mark.parametrize("prints", [False, True])
+def test_a_context_that_was_destroyed_while_current(library, prints):
     """cudadrv works while a destroyed context is current.
 
-    The driver leaves such a context current in other threads, and each use of it fails.
+    The driver leaves such a context current in other threads, and each use of it fails. If a module
+    may print, waits end with another call of the driver.
     """
+    module = cu.Module(PRINTS) if prints else None
     context, before = ctypes.c_void_p(), library.current()
     library.call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     in_a_fresh_thread(lambda: library.call("cuCtxDestroy_v2", context))
     try:
         use_everything()
+        del module
     finally:
         library.driver.cuCtxSetCurrent(ctypes.c_void_p(before))
