@@ -56,7 +56,7 @@ cdef extern from "cudadrv/driver.h":
 
 
 cdef enum:
-    LOOKED_NS = 5_000_000_000   # a call of cuCtxSynchronize has then looked for captures
+    LOOKED_NS = 1_000_000_000   # a call of cuCtxSynchronize has then looked for captures
 
 
 # ---- what a graph holds ----
