@@ -66,6 +66,7 @@ cdef object MOST_HANDLE = 2 ** 64 - 1
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
 cdef PyObject *_last_found = NULL   # the Stream that was last found by its handle, if it is alive
+_set_on_stream = _wait_on_stream = None     # of _signal, once a stream has used a signal
 _event_of_token = None  # the hook that returns the Event of a Token, or None if it is complete
 
 
@@ -413,8 +414,8 @@ cdef class Stream:
         """
         cdef Event event
         if unlikely(value is not None):
-            from cudadrv._signal import wait_on_stream
-            wait_on_stream(self, work, value)
+            _import_signals()
+            _wait_on_stream(self, work, value)
             return
         check_stream(self)
         if isinstance(work, Event):
@@ -463,8 +464,8 @@ cdef class Stream:
 
         Driver functions: cuStreamWriteValue64, cuEventRecord.
         """
-        from cudadrv._signal import set_on_stream
-        return set_on_stream(self, signal, value)
+        _import_signals()
+        return _set_on_stream(self, signal, value)
 
     def call(self, function, *buffers):
         """Queue a call of a function of the program: ``function(*arrays)``. Does not wait for it.
@@ -932,6 +933,17 @@ hint(Stream, {
     "cuda_stream": "use handle",
     "ptr": "use handle",
 })
+
+
+cdef int _import_signals() except -1:
+    """Import the functions of _signal once. Few programs use signals, so they are not imported
+    before, and an import in each call takes many instructions.
+    """
+    global _set_on_stream, _wait_on_stream
+    if _set_on_stream is None:
+        from cudadrv._signal import set_on_stream, wait_on_stream
+        _set_on_stream, _wait_on_stream = set_on_stream, wait_on_stream
+    return 0
 
 
 def find_events_of_tokens_with(function):
