@@ -52,7 +52,8 @@ cdef class Context:
     cdef bint prints            # whether one of its modules may call printf
     cdef str captured_by        # the name in messages of the capture that a stream joined last
     cdef int synchronizing      # how many threads are about to call, or in, cuCtxSynchronize
-    # How many calls of it there were, and how many of them have surely looked for captures.
+    # How many calls of cuCtxSynchronize have begun, and up to which of them a capture need not wait
+    # for them, because the driver has looked for captures already.
     cdef uint64_t synchronizations, looked
     cdef list stages            # the Stages that no call uses at the moment: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`

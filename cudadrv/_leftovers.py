@@ -32,7 +32,7 @@ COUNTED_AS = {
     "array": "arrays",
 }
 
-# Other objects whose lines are known, by the driver's kind: the class, and the function for births.
+# The kinds of objects whose births are known: the class, and the function that returns the birth.
 WITH_BIRTH: dict[str, tuple[type, Callable[[Any], int]]] = {
     "streams": (Stream, birth_of_stream),
     "events": (Event, birth_of_event),

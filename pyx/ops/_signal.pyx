@@ -588,8 +588,9 @@ cdef bint _finish_sets(Signal signal, int64_t deadline) except -1:
     return not point.event.state.recorded or point.event.wait_until(deadline)
 
 
-# An external signal as bytes: magic, the process, its file descriptor of the memory, a random
-# number that the memory contains, too. The name follows.
+# What pickle sends for an external signal: MAGIC, the process, its file descriptor of the memory,
+# and 16 random bytes. The memory contains the same bytes, so a reused descriptor is noticed. The
+# name follows.
 cdef object PICKLED = struct.Struct("<8sIi16s")
 cdef bytes MAGIC = b"CUDASIG1"
 cdef str SEGMENT = "cudadrv-signal"

@@ -963,7 +963,7 @@ def _wait_for_stream(stream):
 
 
 # cuCtxSynchronize ends the captures of the context's streams that have begun when it is called. So
-# calls of it and the beginnings of captures keep each other out (`keep_out` in _capture).
+# calls of it and the beginnings of captures keep each other out (`_keep_out` in _capture).
 
 cdef bint begin_synchronizing(Context context) noexcept:
     """Keep captures of the context's streams from beginning. Returns False during a capture.

@@ -104,8 +104,8 @@ class Clocks {
         const Warp &warp = warps_[thread / warp_lanes];
         return warp.same ? warp.now : epochs_[thread];
     }
-    // Gives these lanes of a warp the time of the latest of them, and returns it. Nobody knows more
-    // of a lane for that.
+    // Sets the time of these lanes of a warp to the time of the latest of them, and returns it.
+    // What other lanes know of these lanes does not change.
     uint32_t level(unsigned warp, uint32_t lanes);
     // Returns whether all lanes of the warp have the same time.
     bool is_same(unsigned warp) const { return warps_[warp].same; }

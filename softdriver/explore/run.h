@@ -53,8 +53,8 @@ struct Step {
     Actor actor = host;
     std::vector<Actor> options; // who could have made a step in this place, `actor` among them
     Footprint touched;
-    // True if it can run only while memory has some value, so that steps that touch the same memory
-    // may have kept it from running before.
+    // True if the step can run only while memory has some value. Steps that write this memory may
+    // have kept it from running earlier.
     bool waits_for_value = false;
     std::vector<size_t> after; // earlier steps after which the program has ordered this one
     std::string name;          // the driver function, and the kernel

@@ -109,8 +109,9 @@ void Search::look_for_conflicts(const Run &run) {
             order = orders[last[step.actor] - 1];
         for (size_t earlier : step.after)
             join(order, orders[earlier]);
-        // A wait for a value may come behind a step only because the value was not there before. It
-        // may still come before what is ordered before that step, so `hidden` lacks these steps.
+        // A wait for a value may follow a step only because the value was not there before that
+        // step. The wait may still run before the steps that are ordered before that step, so
+        // `hidden` does not contain these.
         Order hidden = order;
         bool blocked = false;
         for (size_t earlier = i; earlier-- > 0;) {

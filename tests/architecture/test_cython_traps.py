@@ -117,7 +117,7 @@ def test_such_base_classes_are_found(tmp_path):
 
 # ---- a list that is made of a list or a tuple: Python 3.11 leaks these if there is no memory ----
 
-# No list or tuple, or without objects that hold others.
+# Arguments of list() that are no list or tuple, or whose items hold no other objects.
 NO_OBJECTS = (
     *("number", "key", "ways", "_prefixes", "edges[index]", "module.text.kernels"),
     *("_in_flight", "self.references"),

@@ -85,8 +85,8 @@ def test_a_value_that_the_program_has_seen_ends_it(stream, other, signal):
     other.wait(event)
 
 
-# A GPU may run two streams of a process in one hardware queue. There the work that sets the number
-# would stand behind the wait: once in three runs on an H200, with many streams in the process.
+# A GPU may run two streams of a process in one hardware queue. Then the work that sets the number
+# stands behind the wait and never runs. This has happened on an H200.
 @pytest.mark.cuda_software
 def test_a_kernel_sets_it(stream, other, signal):
     module = cu.Module(STORE)
