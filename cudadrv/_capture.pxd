@@ -51,8 +51,10 @@ cdef class GraphNode:
     cdef object source          # as in a Token
     cdef object target
     cdef object kernel          # the Kernel of a launch
+    cdef object signal          # of a set or a wait: its Signal
     cdef Py_ssize_t arguments   # of a launch: number of arguments in `source`; then come `borrows`
-    cdef unsigned char[64] settings     # of a launch: its Shape; of a fill: its item
+    # Of a launch: its Shape; of a fill: its item; of a set or a wait: its number.
+    cdef unsigned char[64] settings
     cdef own_access *accesses
     cdef uint32_t count
     cdef Py_ssize_t index       # in `Graph.nodes`
@@ -228,6 +230,7 @@ cdef class Capture(Capturing):
 cdef Capture new_capture(Stream origin, str graph)
 cdef GraphNode blank_node(str graph, Stream stream)
 cdef tuple after_of(object after)
+cdef uint64_t number_of(GraphNode node) noexcept
 cdef GraphNode newest_node(object source, object target)
 cdef Holdings new_holdings(uint64_t number, str graph, ChildNames names, str end=*)
 cdef void destroy_graph(Context context, CUgraph raw) noexcept

@@ -5,6 +5,7 @@ from typing_extensions import disjoint_base
 
 from cudadrv._buffer import Buffer
 from cudadrv._event import Captured
+from cudadrv._signal import Signal
 from cudadrv._stream import Capturing, Stream
 
 @final
@@ -35,6 +36,10 @@ class GraphNode:
     def reads(self) -> tuple[Buffer, ...]: ...
     @property
     def writes(self) -> tuple[Buffer, ...]: ...
+    @property
+    def signal(self) -> Signal | None: ...
+    @property
+    def number(self) -> int | None: ...
     @property
     def bodies(self) -> tuple[tuple[GraphNode, ...], ...]: ...
 

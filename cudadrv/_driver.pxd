@@ -321,6 +321,28 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct CUDA_HOST_NODE_PARAMS:
         CUhostFn fn
         void *userData
+    ctypedef enum CUstreamBatchMemOpType:
+        CU_STREAM_MEM_OP_WAIT_VALUE_64
+        CU_STREAM_MEM_OP_WRITE_VALUE_64
+    ctypedef struct WaitValueParams "struct CUstreamMemOpWaitValueParams_st":
+        CUstreamBatchMemOpType operation
+        CUdeviceptr address
+        cuuint64_t value64
+        unsigned int flags
+    ctypedef struct WriteValueParams "struct CUstreamMemOpWriteValueParams_st":
+        CUstreamBatchMemOpType operation
+        CUdeviceptr address
+        cuuint64_t value64
+        unsigned int flags
+    ctypedef union CUstreamBatchMemOpParams:
+        CUstreamBatchMemOpType operation
+        WaitValueParams waitValue
+        WriteValueParams writeValue
+    ctypedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS:
+        CUcontext ctx
+        unsigned int count
+        CUstreamBatchMemOpParams *paramArray
+        unsigned int flags
     ctypedef enum CUgraphNodeType:
         CU_GRAPH_NODE_TYPE_HOST
         CU_GRAPH_NODE_TYPE_GRAPH
@@ -921,6 +943,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult in_cuGraphAddHostNode "cudadrv_in_cuGraphAddHostNode"(
         CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
         const CUDA_HOST_NODE_PARAMS *call)
+    CUresult in_cuGraphAddBatchMemOpNode "cudadrv_in_cuGraphAddBatchMemOpNode"(
+        CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_BATCH_MEM_OP_NODE_PARAMS *numbers)
     CUresult in_cuGraphAddChildGraphNode "cudadrv_in_cuGraphAddChildGraphNode"(
         CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
         CUgraph child)
@@ -938,6 +963,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult in_cuGraphExecHostNodeSetParams "cudadrv_in_cuGraphExecHostNodeSetParams"(
         CUcontext context, CUgraphExec executable, CUgraphNode node,
         const CUDA_HOST_NODE_PARAMS *call)
+    CUresult in_cuGraphExecBatchMemOpNodeSetParams "cudadrv_in_cuGraphExecBatchMemOpNodeSetParams"(
+        CUcontext context, CUgraphExec executable, CUgraphNode node,
+        const CUDA_BATCH_MEM_OP_NODE_PARAMS *numbers)
     CUresult in_cuGraphNodeSetEnabled "cudadrv_in_cuGraphNodeSetEnabled"(
         CUcontext context, CUgraphExec executable, CUgraphNode node, unsigned int enabled)
 

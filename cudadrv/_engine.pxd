@@ -229,6 +229,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_engine *engine, const own_access *access, uint16_t allocation, own_turn *turn)
     void own_turn_end(own_engine *engine, const own_access *access)
     void own_clock_drop(own_clock *clock)
+    bint own_clock_join(own_clock *clock, const own_snapshot *news, own_clock **joined)
     bint own_foresee(own_engine *engine, uint32_t slot, own_clock **clock)
     void own_engine_prepare(own_engine *engine)
     void own_count(own_engine *engine, own_books *books)

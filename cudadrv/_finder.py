@@ -24,7 +24,8 @@ NAMES = frozenset(
     _foreign _graph _graph_changes _growing _host_function _in_place _joined _kernel _kinds
     _launch_node _library _limits _loan _managed _memory _memory_kinds _migrations _module
     _names _node _offload _opening _operation _ordering _peers _place _pool _refusal _region
-    _release _segment _sharing _signal _site _staging _stream _textures _token _virtual _waits
+    _release _segment _sharing _signal _signal_node _site _staging _stream _textures _token
+    _virtual _waits
     """.split()  # noqa: SIM905
 )
 

@@ -80,8 +80,9 @@ cdef class ExecutableGraph:
     cdef uint16_t operation     # the number of the launches' name
     cdef int launching          # number of threads that are launching it; close() raises for them
     cdef bint changing          # a change is running: no launch and no other change may begin
-    cdef bint counted           # the graph has functions: its launches are counted in `launches`
-    cdef Launches launches
+    cdef bint special           # the graph has functions or signals
+    cdef Launches launches      # counts the launches, if the graph has functions; else None
+    cdef tuple signals          # indices of the nodes that set signals or wait for them, or None
     cdef str label
     cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from

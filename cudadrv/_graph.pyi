@@ -14,6 +14,7 @@ from cudadrv._graph_changes import ExecutableNode
 from cudadrv._kernel import Kernel, _Sizes
 from cudadrv._names import Parts
 from cudadrv._node import Builder
+from cudadrv._signal import Signal
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
 
@@ -74,6 +75,12 @@ class Graph(Builder):
         function: Callable[..., Any],
         *buffers: HostBuffer | Access,
         after: Iterable[GraphNode] = (),
+    ) -> GraphNode: ...
+    def add_set(
+        self, signal: Signal, value: SupportsIndex, *, after: Iterable[GraphNode] = ()
+    ) -> GraphNode: ...
+    def add_wait(
+        self, signal: Signal, value: SupportsIndex, *, after: Iterable[GraphNode] = ()
     ) -> GraphNode: ...
     def add_graph(self, child: Graph, *, after: Iterable[GraphNode] = ()) -> GraphNode: ...
     def condition(self, default: SupportsIndex | None = None) -> Condition: ...

@@ -10,6 +10,8 @@ cdef extern from "cudadrv/operations.h" nogil:
         FILL_NODE
         LAUNCH_NODE
         CALL_NODE
+        SET_NODE
+        WAIT_NODE
         NO_NODE
     ctypedef enum Operation "enum cudadrv_operation":
         COPY_FROM
@@ -26,7 +28,9 @@ cdef extern from "cudadrv/operations.h" nogil:
         CALL
         CAPTURED_CALL
         SET
+        CAPTURED_SET
         WAIT
+        CAPTURED_WAIT
         ALLOCATION
         RELEASE
         LEND

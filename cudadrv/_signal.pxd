@@ -2,8 +2,12 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from cudadrv._capture cimport GraphNode, Plan
+from cudadrv._device cimport Device
+from cudadrv._engine cimport own_access
 from cudadrv._event cimport Event, OpenWait
 from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
 
 
 # The memory of a signal's number.
@@ -47,9 +51,18 @@ cdef class Signal:
     cdef int forget_known(self) except -1
     cdef int add(self, Point point) except -1
     cdef int drop(self, Point point) except -1
-    cdef Point point_at(self, uint64_t number)
+    cdef Point point_at(self, uint64_t number, str waits)
     cdef uint64_t look(self) noexcept
     cdef uint64_t last(self) noexcept
 
 
 cdef Region word_of(Signal signal)
+cdef int check_signal(object given, str call) except -1
+cdef uint64_t checked_number(object value, Signal signal) except? 0
+cdef int refuse_without_signals(Device device) except -1
+cdef int borrow_set(Signal signal, own_access *access) except -1
+cdef Unset unset_wait(Signal signal, uint64_t number, Stream stream)
+cdef int refuse_in_body(Signal signal, str body) except -1
+cdef int number_node(GraphNode node, Signal signal, uint64_t number) except -1
+cdef GraphNode set_in(Plan plan, Signal signal, uint64_t number)
+cdef int refuse_smaller_in(Plan plan, Signal signal, uint64_t number) except -1

@@ -39,6 +39,7 @@ cdef class Token:
 cdef token_store *ended_tokens
 cdef Token first_token(Stream stream, object source, object target)
 cdef int wait_for_token(Token token, object timeout) except -1
+cdef void take_snapshot(Token token, own_snapshot *issued) noexcept
 cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept
 
 

@@ -658,6 +658,7 @@ GRAPHS = {
     "graph": ("graphs.md", "graph", "step = graph.instantiate()"),
     "turns": ("graphs.md", "turns", "turns.instantiate()"),
     "body": ("graphs.md", "body", "turns.instantiate()"),
+    "signals": ("signals.md", "graph", "step = graph.instantiate()"),
     "functions": ("functions.md", "graph", "step = graph.instantiate()"),
 }
 

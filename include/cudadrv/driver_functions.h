@@ -193,6 +193,7 @@ CUDADRV_FUNCTION(cuGraphAddMemsetNode, 10000, (CUgraphNode *node, CUgraph graph,
 CUDADRV_FUNCTION(cuGraphAddKernelNode, 12000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_KERNEL_NODE_PARAMS *launch), (node, graph, after, count, launch))
 CUDADRV_FUNCTION(cuGraphKernelNodeSetAttribute, 11000, (CUgraphNode node, CUlaunchAttributeID attribute, const CUlaunchAttributeValue *value), (node, attribute, value))
 CUDADRV_FUNCTION(cuGraphAddHostNode, 10000, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_HOST_NODE_PARAMS *call), (node, graph, after, count, call))
+CUDADRV_FUNCTION(cuGraphAddBatchMemOpNode, 11070, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS *numbers), (node, graph, after, count, numbers))
 CUDADRV_FUNCTION(cuGraphHostNodeGetParams, 10000, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *call), (node, call))
 CUDADRV_FUNCTION(cuGraphHostNodeSetParams, 10000, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *call), (node, call))
 CUDADRV_FUNCTION(cuGraphChildGraphNodeGetGraph, 10000, (CUgraphNode node, CUgraph *graph), (node, graph))
@@ -209,6 +210,7 @@ CUDADRV_FUNCTION(cuGraphExecKernelNodeSetParams, 12000, (CUgraphExec executable,
 CUDADRV_FUNCTION(cuGraphExecMemcpyNodeSetParams, 10020, (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context), (executable, node, copy, context))
 CUDADRV_FUNCTION(cuGraphExecMemsetNodeSetParams, 10020, (CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context), (executable, node, fill, context))
 CUDADRV_FUNCTION(cuGraphExecHostNodeSetParams, 10020, (CUgraphExec executable, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *call), (executable, node, call))
+CUDADRV_FUNCTION(cuGraphExecBatchMemOpNodeSetParams, 11070, (CUgraphExec executable, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *numbers), (executable, node, numbers))
 CUDADRV_FUNCTION(cuGraphNodeSetEnabled, 11060, (CUgraphExec executable, CUgraphNode node, unsigned int enabled), (executable, node, enabled))
 
 /* clang-format on */

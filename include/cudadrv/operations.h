@@ -13,7 +13,9 @@ enum cudadrv_node {
     FILL_NODE,
     LAUNCH_NODE,
     CALL_NODE,
-    NO_NODE /* a captured stream refuses the operation */
+    SET_NODE,  /* sets a signal */
+    WAIT_NODE, /* waits for a signal */
+    NO_NODE    /* a captured stream refuses the operation */
 };
 
 #define CUDADRV_OPERATIONS(OPERATION)                                                              \
@@ -31,7 +33,9 @@ enum cudadrv_node {
     OPERATION(CALL, "call", NO_NODE)                                                               \
     OPERATION(CAPTURED_CALL, "call", CALL_NODE)                                                    \
     OPERATION(SET, "set", NO_NODE)                                                                 \
+    OPERATION(CAPTURED_SET, "set", SET_NODE)                                                       \
     OPERATION(WAIT, "wait", NO_NODE) /* for a number that cudadrv does not see being set */        \
+    OPERATION(CAPTURED_WAIT, "wait", WAIT_NODE) /* for a number that is set outside the graph */   \
     OPERATION(ALLOCATION, "its allocation", NO_NODE)                                               \
     OPERATION(RELEASE, "close", NO_NODE)                                                           \
     OPERATION(LEND, "lend", OTHER_NODE) /* a loan in a capture; others are refused */              \

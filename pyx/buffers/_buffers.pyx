@@ -327,7 +327,8 @@ cdef class HostBuffer(Buffer):
         """
         cdef own_access access
         cdef own_conflict conflict
-        cdef Question question = Question(engine, &conflict, NULL, NULL, &access, NULL)
+        cdef Question question = Question(
+            engine, &conflict, NULL, NULL, &access, NULL, NULL)
         cdef bint counted = False
         if unlikely(self.memory.unused):
             use_on_host(self.memory)

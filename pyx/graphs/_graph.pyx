@@ -24,6 +24,7 @@ from cudadrv._call_node cimport (
 )
 from cudadrv._capture cimport (
     MOST_RAWS, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
+    number_of,
 )
 from cudadrv._conditions cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, ConditionKind, add_child, add_conditional,
@@ -37,13 +38,14 @@ from cudadrv._driver cimport (
     in_cuGraphExecDestroy, in_cuGraphInstantiateWithFlags, likely, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
-    own_access, own_are_apart, own_catch_up, own_join_accesses, own_known, own_request,
-    own_snapshot_drop,
+    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES,
+    OWN_WAIT, engine, own_access, own_are_apart, own_ask, own_catch_up, own_clock,
+    own_join_accesses, own_known, own_request, own_snapshot_drop,
 )
 from cudadrv._errors cimport (
     close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized, uninitialized,
 )
+from cudadrv._event cimport refuse_behind, some_are_open
 from cudadrv._fill_node cimport add_fill
 from cudadrv._host_function cimport Launched, Launches, refuse_in_body
 from cudadrv._kernel cimport Kernel, attributes_of
@@ -59,15 +61,23 @@ from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array
 from cudadrv._release cimport drain, may_finish, release_later
+from cudadrv._signal cimport Signal, Word
+from cudadrv._signal_node cimport (
+    Turn, add_set, add_wait, are_larger, finish_sets, new_turn, signal_nodes,
+)
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream, check_stream, driver_call, known_stream, stream_for
+from cudadrv._stream cimport (
+    REFUSED, Stream, check_stream, driver_call, known_stream, stream_for,
+)
 from cudadrv._token cimport Token, new_token, stand_for
+from cudadrv._waits cimport Question, users_in_the_way
 
 from cudadrv._driver import missing_functions
-from cudadrv._errors import CaptureError
+from cudadrv._errors import CaptureError, CudaError
 
 cdef extern from "cudadrv/driver.h":
     enum:
+        CUDA_ERROR_INVALID_VALUE
         CUDA_ERROR_NOT_SUPPORTED
 
 cdef enum:
@@ -165,6 +175,11 @@ cdef class Uses:
         regions = []
         contexts = []
         for node in self.running():
+            if node.signal is not None:
+                region = (<Signal>node.signal).word
+                regions.append(region)
+                contexts.append(region.memory.context)
+                continue
             if isinstance(node.source, Uses):
                 (<Uses>node.source).find_buffers()
                 regions.extend((<Uses>node.source).regions)
@@ -592,6 +607,58 @@ cdef class Graph(Builder):
         """
         return add_call(self, function, buffers, after)
 
+    def add_set(self, signal, value, *, after=()):
+        """Add a set of a signal to a number. Runs nothing, and borrows nothing.
+
+        A launch sets the signal when the nodes in ``after`` are complete, and a stream that waits
+        for the number waits for the launch. Give the node a larger number before each further
+        launch: ``step[node].set(n)``. ``after``, the result and errors are as in `add_copy`.
+
+        Parameters
+        ----------
+        signal : Signal
+        value : int
+            The number for the first launch, from 1 to 2**63 - 1.
+        after : iterable of GraphNode, optional
+
+        Raises SignalError if the graph sets the signal to this number or more already, and
+        CaptureError if the graph is a body: the driver has no such nodes there. A launch raises
+        SignalError if the number is not larger than all to which the signal was set.
+
+        Driver function: cuGraphAddBatchMemOpNode.
+
+        Examples
+        --------
+        >>> ready = cudadrv.Signal()
+        >>> node = graph.add_set(ready, 1, after=[copy])
+        >>> step = graph.instantiate()
+        >>> step.launch(stream)
+        >>> step[node].set(2)
+        >>> step.launch(stream)
+        """
+        return add_set(self, signal, value, after)
+
+    def add_wait(self, signal, value, *, after=()):
+        """Add a wait for a number of a signal that is set outside of this graph.
+
+        A launch is ordered after the first set to the number or more that is queued by then, as by
+        ``stream.wait(signal, value)`` before the launch. ``step[node].set(n)`` changes the number.
+        If nothing queued sets the number of an external signal, the nodes after this one wait for
+        it in memory, and until it is known to be set, no other stream can wait for the launch. The
+        parameters, the result and errors are as in `add_set`; the number may be 0.
+
+        Raises CaptureError if the graph itself sets the signal to the number or more: such a wait
+        is an edge, ``after=[node]``. A launch raises SignalError if the wait would never end.
+
+        Driver function: cuGraphAddBatchMemOpNode.
+
+        Examples
+        --------
+        >>> node = graph.add_wait(ready, 1)
+        >>> graph.add_copy(copy, frame, after=[node])
+        """
+        return add_wait(self, signal, value, after)
+
     def add_graph(self, Graph child not None, *, after=()):
         """Add a node that runs all nodes of another graph. Runs nothing, and borrows nothing.
 
@@ -601,7 +668,8 @@ cdef class Graph(Builder):
 
         Raises what `add_copy` raises; also CaptureError if the other graph has no nodes and was
         never captured, is being captured, has conditional nodes, or is a body: the driver cannot
-        copy it; or if it calls functions, and this graph is a body. ValueError if it is this graph,
+        copy it; if it sets signals or waits for them: their numbers could not be changed; or if it
+        calls functions, and this graph is a body. ValueError if it is this graph,
         or belongs to another context.
 
         Driver functions: cuGraphAddChildGraphNode; if the other graph calls functions also
@@ -774,6 +842,8 @@ cdef class Graph(Builder):
         memcpy(made.accesses, uses.accesses, uses.count * sizeof(own_access))
         _forget_names()
         self.bind(made, uses)
+        made.signals = signal_nodes(uses.nodes)
+        made.special = made.launches is not None or made.signals is not None
         single = weakref.ref(made) if made.conditional else None
         status = _instantiate(made, self.raw)
         if _is_second(status) and self.single is not None:
@@ -795,7 +865,6 @@ cdef class Graph(Builder):
         if calls:
             made.launches = Launches.__new__(Launches)
             made.launches.calls = new_node_calls(calls, made.launches)
-            made.counted = True
             bind_calls(self.context, calls, made.launches.calls)
         return 0
 
@@ -1036,9 +1105,16 @@ cdef tuple _drawn(Graph graph):
         edges.append((node.index, (<GraphNode>following).index))
     for node in graph.nodes:
         stream = None if node.stream is None else node.stream.called()
-        steps.append(Step(operation_name(node.operation), place(node.site_number), stream,
+        steps.append(Step(_title(node), place(node.site_number), stream,
                           _names_in_pictures(node.reads), _names_in_pictures(node.writes)))
     return graph.label, steps, sorted(edges)
+
+
+cdef str _title(GraphNode node):
+    name = operation_name(node.operation)
+    if node.signal is None:
+        return name
+    return f"{name}: {(<Signal>node.signal).called()}, {number_of(node)}"
 
 
 cdef tuple _names_in_pictures(tuple buffers):
@@ -1067,6 +1143,7 @@ cdef bint _is_new(Graph graph) noexcept:
 
 cdef int _check_child(Graph graph, Graph child) except -1:
     """Raise unless a graph can be used in another one."""
+    cdef GraphNode node
     child.usable()
     if child is graph:
         raise ValueError(f"{graph.label} cannot be a part of itself; add another graph")
@@ -1075,6 +1152,12 @@ cdef int _check_child(Graph graph, Graph child) except -1:
     child.refuse_busy()
     if _is_new(child):
         raise CaptureError(f"{child.label} is not captured, and has no nodes")
+    for node in child.plan.finished():
+        if node.signal is not None:
+            raise CaptureError(
+                f"{child.label} sets or waits for {(<Signal>node.signal).called()}, in"
+                f" {node.called()}, and cannot be used in another graph: the numbers of its nodes"
+                " could not be changed. Set the signal in the graph that is launched")
     if child.plan.conditions:
         raise CaptureError(f"{child.label} has conditions, and the driver cannot use such a graph"
                            " in another one. Make the condition in the graph that is launched, or"
@@ -1087,6 +1170,8 @@ cdef int check_whole(Graph graph) except -1:
     if graph.outer is not None:
         raise CaptureError(f"{graph.label} cannot be launched by itself: instantiate its graph")
     graph.refuse_busy()
+    if graph.context is not None:
+        graph.context.usable()  # in a lost context, the driver has no graph any more
     if _is_new(graph):
         raise CaptureError(
             f"{graph.label} is not captured, and no node was added to it: with"
@@ -1271,19 +1356,28 @@ cdef CUresult _upload_call(void *executable, CUstream stream, bint *queued) noex
     return cuGraphUpload(raw[0], stream)
 
 
-cdef struct Counted:
+cdef struct Special:
     CUgraphExec raw
-    uint64_t *count
+    uint64_t *count     # of the launches of an executable with functions; else NULL
     uint64_t number     # the number of this launch
+    void *turn          # the Turn of a launch that sets signals or waits for them; else NULL
 
 
-cdef CUresult _counted_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    """Launch an executable with functions. The driver runs its launches in their order here."""
-    cdef Counted *launch = <Counted *>arguments
-    cdef CUresult status = cuGraphLaunch(launch.raw, stream)
-    if status == CUDA_SUCCESS:
+cdef CUresult _special_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    """Launch an executable with functions or signals. The driver runs its launches in their order
+    here.
+    """
+    cdef Special *launch = <Special *>arguments
+    cdef CUresult status
+    if launch.turn is not NULL and not are_larger(<Turn>launch.turn):
+        return <CUresult>CUDA_ERROR_INVALID_VALUE
+    status = cuGraphLaunch(launch.raw, stream)
+    if status == CUDA_SUCCESS and launch.count is not NULL:
         launch.count[0] += 1
         launch.number = launch.count[0]
+    if status == CUDA_SUCCESS and launch.turn is not NULL:
+        queued[0] = True
+        status = finish_sets(<Turn>launch.turn, stream)
     return status
 
 
@@ -1339,17 +1433,21 @@ cdef class ExecutableGraph:
             See docs/errors.md. Nothing is queued.
         CaptureError
             The stream is being captured, or this executable is being changed.
+        SignalError
+            A node sets a signal to a number that is not larger than the last one, or waits for a
+            number that nothing sets; or the last launch may never end, because it waits for a
+            number of an external signal.
 
-        Driver function: cuGraphLaunch.
+        Driver functions: cuGraphLaunch, and cuEventRecord if a node sets a signal.
         """
         cdef Stream found
         if likely(type(stream) is Stream):
             found = <Stream>stream
         else:
             found = _stream_of_launch(self, stream)
-        if unlikely((found.context is not self.context) | self.changing | self.counted
-                    | (not is_usable_executable(self))):
-            return _launch_with_calls(self, found)
+        if unlikely((found.context is not self.context) | self.changing | self.special
+                    | some_are_open | (not is_usable_executable(self))):
+            return _launch_specially(self, found)
         return _launch(self, found, _launch_call, &self.raw)
 
     def upload(self, stream=None):
@@ -1518,26 +1616,87 @@ cdef inline Token _launch(
     return token
 
 
-cdef Token _launch_with_calls(ExecutableGraph executable, Stream stream):
-    """The slow path of `launch`: refuse it, or launch an executable with functions."""
-    cdef Launches launches
-    cdef Counted launch
+cdef Token _launch_specially(ExecutableGraph executable, Stream stream):
+    """The slow path of `launch`: refuse it, or launch an executable with functions or signals."""
+    cdef Special launch
     cdef Token token
-    cdef Launched launched
     refuse_launch(executable, stream)
+    if some_are_open:
+        refuse_behind(&executable.runs.last.snapshot, f"the last launch of {executable.label}",
+                      stream.order)
+    launch = Special(executable.raw, NULL, 0, NULL)
     executable.launching += 1   # from here on, other threads cannot close or change the executable
     try:
-        launches = executable.launches
-        launch = Counted(executable.raw, &launches.count, 0)
-        launched = launches.begin()
-        try:
-            token = _launch(executable, stream, _counted_call, &launch)
-            launched.slot, launched.seq = token.slot, token.seq
-        finally:
-            launched.number = launch.number
-            launches.end(launched)
+        if executable.signals is not None:
+            token = _launch_with_signals(executable, stream, &launch)
+        else:
+            token = _launch_with_calls(executable, stream, &launch)
     finally:
         executable.launching -= 1
+    return token
+
+
+cdef Token _launch_with_signals(ExecutableGraph executable, Stream stream, Special *launch):
+    cdef Turn turn = new_turn(executable.uses.nodes, executable.signals)
+    cdef Token token = None
+    if stream.capture is not NULL:
+        stream.refuse_captured()
+    launch.turn = <void *>turn
+    turn.look(stream)
+    if turn.waited is not NULL:
+        _refuse_unordered(executable, stream, turn.waited)
+    try:
+        turn.begin(stream)
+        token = _launch_with_calls(executable, stream, launch)
+    except CudaError:
+        turn.refuse_late()
+        raise
+    finally:
+        turn.end(stream, token)
+    return token
+
+
+cdef int _refuse_unordered(
+    ExecutableGraph executable, Stream stream, own_clock *waited
+) except -1:
+    """Refuse a launch that would still conflict if the stream had waited for all in a clock.
+
+    So a launch that is refused has not made the stream wait.
+    """
+    cdef Operation operation
+    cdef Question question
+    cdef Uses uses = executable.uses
+    cdef uint32_t count = uses.count
+    cdef Room room = _with_policies(uses, &count) if policies_used else None
+    cdef own_access *accesses = executable.accesses if room is None else <own_access *>room.start
+    prepare(&operation, executable.operation, accesses, <int>count, NULL, NULL)
+    operation.request.stream = stream.order
+    own_catch_up(engine)
+    answer = own_ask(engine, &operation.request, &executable.runs, waited)
+    if answer == OWN_MUST_WAIT:
+        question = Question(engine, &operation.request.conflict, &operation.request,
+                            &executable.runs, NULL, NULL, waited)
+        if users_in_the_way(&question) is not None:
+            return 0
+    if answer != OWN_OK:
+        refuse_operation(&operation, REFUSED - answer, stream, uses.targets(accesses, count))
+    return 0
+
+
+cdef Token _launch_with_calls(ExecutableGraph executable, Stream stream, Special *launch):
+    cdef Launches launches = executable.launches
+    cdef Token token
+    cdef Launched launched
+    if launches is None:
+        return _launch(executable, stream, _special_call, launch)
+    launch.count = &launches.count
+    launched = launches.begin()
+    try:
+        token = _launch(executable, stream, _special_call, launch)
+        launched.slot, launched.seq = token.slot, token.seq
+    finally:
+        launched.number = launch.number
+        launches.end(launched)
     return token
 
 
@@ -1622,8 +1781,10 @@ cdef Room _with_policies(Uses uses, uint32_t *count):
 cdef int _policy_of(Uses uses, uint32_t index) except -1:
     """Return the policy that is in force for an access of a launch."""
     cdef Region region = uses.regions[index]
-    return policy_in_force(
+    policy = policy_in_force(
         None if region is None else region.policy, (<Context>uses.contexts[index]).policy)
+    # The order of sets is always checked.
+    return OWN_STRICT if policy == OWN_UNCHECKED and type(region) is Word else policy
 
 
 cdef void _destroy_executable(ExecutableGraph executable) noexcept:

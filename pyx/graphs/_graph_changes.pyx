@@ -50,6 +50,7 @@ from cudadrv._names cimport (
 from cudadrv._node cimport NodeChange, home_in_nodes, unlike
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._region cimport Region
+from cudadrv._signal_node cimport change_number
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer
 from cudadrv._errors import BufferBorrowedError, CaptureError, CudaError
@@ -300,6 +301,9 @@ cdef str _unpaired(GraphNode old, GraphNode new, Context context):
         return (f"its operation {new.index}, {new.called()}, runs after its operations {new.after},"
                 f" and {old.called()} after {old.after}. Both graphs need the same waits in the"
                 " same order")
+    if old.kind != new.kind and (old.signal is not None or new.signal is not None):
+        return (f"its operation {new.index}, {new.called()}, is of another kind than"
+                f" {old.called()}. Instantiate that graph instead")
     if old.kind == FILL_NODE and new.kind == FILL_NODE and old.raw_count != new.raw_count:
         return (f"its operation {new.index}, {new.called()}, and {old.called()}: one of them fills"
                 " items with different words of 4 bytes, which the device does by one operation"
@@ -410,7 +414,8 @@ cdef class ExecutableNode:
         ----------
         *args
             Of a launch: all arguments, as for `Kernel.launch`. Of a call: all buffers, as for
-            `Stream.call`.
+            `Stream.call`. Of a set of a signal, or of a wait for one: its number. A launch raises
+            SignalError if the number of a set is not larger than the last one.
         grid, block, shared_bytes, borrows : optional
             Of a launch: as for `Kernel.launch`. The kernel, and whether the launch is cooperative
             or has clusters, stay.
@@ -433,13 +438,20 @@ cdef class ExecutableNode:
         BufferClosedError
             A buffer is closed.
         CaptureError
-            The operation is not a launch, a copy, a fill or a call; or the executable is being
-            launched or changed by another thread.
+            The operation is not a launch, a copy, a fill, a call, or a set of or a wait for a
+            signal; or the executable is being launched or changed by another thread.
         CudaError
             The driver cannot change the node in this way. The node stays as it was.
 
         Driver functions: cuGraphExecKernelNodeSetParams, cuGraphExecMemcpyNodeSetParams,
-        cuGraphExecMemsetNodeSetParams, cuGraphExecHostNodeSetParams.
+        cuGraphExecMemsetNodeSetParams, cuGraphExecHostNodeSetParams,
+        cuGraphExecBatchMemOpNodeSetParams.
+
+        Examples
+        --------
+        >>> step = graph.instantiate()
+        >>> step[0].set(source=other)           # a copy
+        >>> step[1].set(4)                      # a set of a signal
         """
         _set(self, args, grid, block, shared_bytes, borrows, source, target, value, function)
 
@@ -477,6 +489,10 @@ cdef class ExecutableNode:
                     f"{old.called()} of {executable.label} cannot be disabled: the driver disables"
                     " only launches, copies and fills. Set a function that does nothing instead:"
                     " step[node].set(function=...)")
+            if old.signal is not None:
+                raise CaptureError(
+                    f"{old.called()} of {executable.label} cannot be disabled: the driver disables"
+                    " only launches, copies and fills. Instantiate a graph without it")
             uses = executable.uses
             if wanted == (self.index in uses.disabled):
                 disabled = dict(uses.disabled)
@@ -517,12 +533,12 @@ cdef int _set(
     cdef Next following = None
     cdef tuple calls = None
     cdef Frame frame
-    cdef bint of_launch = len(args) > 0 or grid is not None or block is not None \
-        or shared_bytes is not None or borrows is not None
+    cdef bint shaped = grid is not None or block is not None or shared_bytes is not None \
+        or borrows is not None
     _begin_change(executable)
     try:
         old = _known_node(executable, index)
-        _refuse_others(old, of_launch, len(args) > 0, source, target, value, function)
+        _refuse_others(old, shaped, args, source, target, value, function)
         if old.kind == CALL_NODE:
             change = change_call(old, executable.context, executable.label, args, function,
                                  executable.launches)
@@ -530,6 +546,8 @@ cdef int _set(
             change = change_launch(old, args, grid, block, shared_bytes, borrows, &frame)
         elif old.kind == COPY_NODE:
             change = change_copy(old, executable.context, source, target)
+        elif old.signal is not None:
+            change = change_number(old, args[0])
         else:
             change = change_fill(old, executable.context, target, value)
             undo = same_fill(executable.uses.disabled.get(index, old))
@@ -581,8 +599,8 @@ cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
                            " Capture the graph again, and pass it to update")
     if node.kind == OTHER_NODE or (node.kind == LAUNCH_NODE and node.kernel is None):
         raise CaptureError(f"{node.called()} of {executable.label} cannot be changed: only"
-                           " launches, calls, and copies and fills without gaps can. Capture the"
-                           " graph again, and instantiate it")
+                           " launches, calls, signals, and copies and fills without gaps can."
+                           " Capture the graph again, and instantiate it")
     if not executable.paired:
         raise CaptureError(
             f"{node.called()} cannot be changed any more: a graph with operations of other projects"
@@ -592,14 +610,19 @@ cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
 
 
 cdef int _refuse_others(
-    GraphNode node, bint of_launch, bint has_arguments, object source, object target, object value,
+    GraphNode node, bint shaped, tuple given, object source, object target, object value,
     object function
 ) except -1:
     """Refuse arguments of `set` that belong to other operations, and a call without any."""
+    cdef bint of_launch = shaped or len(given) > 0
     cdef bint of_others = source is not None or target is not None or value is not None
+    if node.signal is not None:
+        if len(given) != 1 or shaped or of_others or function is not None:
+            raise TypeError(f"set of {node.called()} takes {_taken_by(node)}")
+        return 0
     if node.kind == CALL_NODE or function is not None:
-        if node.kind != CALL_NODE or of_others or of_launch != has_arguments \
-                or not (has_arguments or function is not None):
+        if node.kind != CALL_NODE or of_others or shaped \
+                or not (given or function is not None):
             raise TypeError(f"set of {node.called()} takes {_taken_by(node)}")
         return 0
     if of_launch == of_others or of_launch != (node.kind == LAUNCH_NODE) \
@@ -614,6 +637,8 @@ cdef str _taken_by(GraphNode node):
         return "arguments, grid=, block=, shared_bytes= and borrows="
     if node.kind == CALL_NODE:
         return "buffers and function="
+    if node.signal is not None:
+        return "a number"
     return "source= and target=" if node.kind == COPY_NODE else "target= and value="
 
 
@@ -801,7 +826,7 @@ cdef int _make(
     if again != CUDA_SUCCESS:
         executable.broken = old.called()
     if has_answered(status, <CUresult>CUDA_ERROR_INVALID_VALUE) \
-            and change.node.kind != LAUNCH_NODE:
+            and change.node.kind in (COPY_NODE, FILL_NODE):
         raise CudaError(<int>status, last_failure().decode(), OTHER_MEMORY)
     executable.context.check(status)
     return 0

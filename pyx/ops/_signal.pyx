@@ -4,7 +4,8 @@
 To the engine, a set is an operation that writes the memory of the number. So two sets that nothing
 orders are refused, as two writes of a buffer are. Behind each set an event is recorded, and whoever
 waits for the number waits for that event: the driver only knows of an order that events express,
-and CUDA warns that work which is ordered by values in memory alone may never run.
+and CUDA warns that work which is ordered by values in memory alone may never run. Sets and waits in
+graphs are captured here, and added in `_signal_node`.
 """
 
 import os
@@ -16,6 +17,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
+from cudadrv._capture cimport Capture, GraphNode, Plan, newest_node, number_of
 from cudadrv._device cimport Context, Device, context_of, is_function, raise_failures
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
@@ -25,8 +27,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_NON_BLOCKING, OWN_OK, OWN_SHARED, OWN_STRICT, OWN_UNCHECKED, OWN_WRITE, engine, own_access,
-    own_conflict, own_export, own_export_close, own_export_open, own_known, own_record_as,
-    own_snapshot_drop,
+    own_conflict, own_engine, own_export, own_export_close, own_export_open, own_known,
+    own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_has, own_snapshot_take,
 )
 from cudadrv._errors cimport close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized
 from cudadrv._event cimport (
@@ -35,7 +37,9 @@ from cudadrv._event cimport (
 )
 from cudadrv._memory cimport Memory, allocate_memory, map_segment
 from cudadrv._memory_kinds cimport LOCKED
-from cudadrv._names cimport SET, WAIT, checked_name
+from cudadrv._names cimport (
+    CAPTURED_SET, CAPTURED_WAIT, SET, SET_NODE, WAIT, checked_name,
+)
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_closed, refuse_host
 from cudadrv._region cimport (
@@ -47,7 +51,7 @@ from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream
 from cudadrv._token cimport Token, new_token, stand_for
 
-from cudadrv._errors import OwnershipError, SignalError, integer
+from cudadrv._errors import CaptureError, OwnershipError, SignalError, integer
 
 cdef object MOST = 2 ** 63 - 1
 
@@ -110,7 +114,7 @@ cdef class Signal:
         cdef Context context = context_of(device)
         name = checked_name(name)
         label = "Signal" if name is None else f"Signal {name!r}"
-        _refuse_device(context.device)
+        refuse_without_signals(context.device)
         if external:
             _make_external(self, context, name, _new_segment())
             return
@@ -196,12 +200,12 @@ cdef class Signal:
         cdef own_access access
         cdef own_export view
         cdef own_conflict conflict
-        cdef uint64_t number = _checked(value, self)
+        cdef uint64_t number = checked_number(value, self)
         if is_function():
             self.usable_in_function()
         else:
             self.usable()
-        _borrow_word(self, &access)
+        borrow_set(self, &access)
         access.policy = OWN_STRICT
         answer = own_export_open(engine, &access, here(), &view, &conflict)
         if answer != OWN_OK:
@@ -245,10 +249,10 @@ cdef class Signal:
 
         Driver function: cuEventQuery, repeatedly.
         """
-        cdef uint64_t number = _checked(value, self)
+        cdef uint64_t number = checked_number(value, self)
         deadline = deadline_of(timeout)
         self.usable()
-        point = self.point_at(number)
+        point = self.point_at(number, "a wait")
         if point is not None and not point.event.wait_until(deadline):
             refuse_to_wait_longer(f"the set of {self.called()} to {point.number}, queued at"
                                   f" {place(point.site)},", timeout)
@@ -263,9 +267,9 @@ cdef class Signal:
         Raises what `wait` raises.
         """
         cdef Reached reached = Reached.__new__(Reached)
-        cdef uint64_t number = _checked(value, self)
+        cdef uint64_t number = checked_number(value, self)
         self.usable()
-        reached.point = self.point_at(number)
+        reached.point = self.point_at(number, "a wait")
         if self.external:
             reached.signal, reached.number = self, number
         return reached
@@ -333,12 +337,14 @@ cdef class Signal:
     cdef int forget_known(self) except -1:
         """Forget the sets that the host knows to be complete."""
         cdef Point point
-        while self.points:
-            point = self.points[0]
+        cdef Py_ssize_t known = 0
+        for point in self.points:
             if not point.is_known():
                 break   # and so are all behind it, because sets are ordered
             self.reached = max(self.reached, point.number)
-            self.drop(point)
+            known += 1
+        if known:
+            del self.points[:known]     # last: destroying their events may find the context lost
         return 0
 
     cdef int add(self, Point point) except -1:
@@ -354,10 +360,11 @@ cdef class Signal:
             self.points.remove(point)
         return 0
 
-    cdef Point point_at(self, uint64_t number):
+    cdef Point point_at(self, uint64_t number, str waits):
         """Return the first queued set to a number or more; None if the host knows of its end.
 
-        If there is none, returns None for an external signal, else raises SignalError.
+        If there is none, returns None for an external signal, else raises SignalError. `waits` is
+        the wait in messages.
         """
         cdef Point point
         cdef Py_ssize_t at
@@ -369,7 +376,7 @@ cdef class Signal:
             if point.event.state.recorded:
                 return point
         if not self.external:
-            _refuse_dead(self, number)
+            _refuse_dead(self, number, waits)
         return None
 
     cdef uint64_t look(self) noexcept:
@@ -444,11 +451,13 @@ def set_on_stream(Stream stream not None, signal, value):
     cdef uint64_t number
     cdef Point point
     cdef bint issued = False
-    _check_signal(signal, "set")
-    number = _checked(value, signal)
+    check_signal(signal, "stream.set")
+    number = checked_number(value, signal)
     (<Signal>signal).usable()
     check_stream(stream)
-    _refuse_device(stream.context.device)
+    refuse_without_signals(stream.context.device)
+    if stream.capture is not NULL:
+        return _capture_set(signal, number, stream)
     (<Signal>signal).forget_known()
     if number <= (<Signal>signal).last():
         _refuse_smaller(signal, number)
@@ -470,7 +479,7 @@ cdef Token _queue_set(Signal signal, Point point, Stream stream):
     cdef own_access access
     cdef Setting setting
     cdef Token token = new_token(stream, None, None)
-    _borrow_word(signal, &access)
+    borrow_set(signal, &access)
     setting.address, setting.number = pointer_of(signal.word), point.number
     setting.queued, setting.event, setting.too_late = &signal.queued, point.event.raw, False
     prepare(&operation, SET, &access, 1, _set_call, &setting)
@@ -490,51 +499,161 @@ def wait_on_stream(Stream stream not None, signal, value):
     """See `Stream.wait`."""
     cdef uint64_t number
     cdef Point point
-    _check_signal(signal, "wait")
-    number = _checked(value, signal)
+    check_signal(signal, "stream.wait")
+    number = checked_number(value, signal)
     (<Signal>signal).usable()
     check_stream(stream)
-    point = (<Signal>signal).point_at(number)
-    if point is None:
-        if (<Signal>signal).external and number > (<Signal>signal).reached:
-            if stream.capture is not NULL:
-                stream.refuse_captured()
-            _queue_open_wait(signal, number, stream)
-        return
     if stream.capture is not NULL:
-        stream.refuse_outside(f"{(<Signal>signal).called()} at {number}")
-    stream.wait_for(point.event)
+        _capture_wait(signal, number, stream)
+        return
+    point = (<Signal>signal).point_at(number, "a wait")
+    if point is not None:
+        stream.wait_for(point.event)
+    elif (<Signal>signal).external and number > (<Signal>signal).reached:
+        _queue_open_wait(signal, number, stream)
 
 
-# ---- external signals ----
+# ---- captures ----
+#
+# A set in a graph has another number in each launch, so a wait for it in the same graph is an edge,
+# as a wait for an event is. A wait for a number that is set outside the graph is a node.
 
-cdef struct Waiting:
+cdef struct Numbered:
     CUdeviceptr address
     uint64_t number
 
 
-cdef CUresult _wait_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    cdef Waiting *waiting = <Waiting *>arguments
-    return cuStreamWaitValue64(
-        stream, waiting.address, waiting.number, CU_STREAM_WAIT_VALUE_GEQ)
+cdef CUresult _capture_set_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Numbered *wanted = <Numbered *>arguments
+    return cuStreamWriteValue64(stream, wanted.address, wanted.number, 0)
 
+
+cdef CUresult _wait_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Numbered *wanted = <Numbered *>arguments
+    return cuStreamWaitValue64(stream, wanted.address, wanted.number, CU_STREAM_WAIT_VALUE_GEQ)
+
+
+cdef Token _capture_set(Signal signal, uint64_t number, Stream stream):
+    cdef Operation operation
+    cdef own_access access
+    cdef Numbered wanted = Numbered(pointer_of(signal.word), number)
+    cdef Capture capture = _capture_of(signal, stream)
+    cdef Token token = new_token(stream, None, None)
+    refuse_smaller_in(capture.plan, signal, number)
+    borrow_set(signal, &access)
+    prepare(&operation, CAPTURED_SET, &access, 1, _capture_set_call, &wanted)
+    # Not `queue`: if the capture has just ended, the set must not go to the stream.
+    reason = capture.issue(stream, &operation.request, _capture_set_call, &wanted)
+    if reason:
+        refuse_regions(&operation, reason, stream, signal.word, None)
+    stand_for(token, &operation)
+    number_node(token.asked, signal, number)
+    return token
+
+
+cdef int _capture_wait(Signal signal, uint64_t number, Stream stream) except -1:
+    cdef Operation operation
+    cdef own_access access
+    cdef Numbered wanted = Numbered(pointer_of(signal.word), number)
+    cdef Capture capture = _capture_of(signal, stream)
+    cdef GraphNode node = set_in(capture.plan, signal, number)
+    refuse_without_signals(stream.context.device)
+    if node is not None:
+        return _order_after_node(capture, stream, node, number)
+    borrow(signal.word, &access, OWN_SHARED)
+    prepare(&operation, CAPTURED_WAIT, &access, 1, _wait_call, &wanted)
+    reason = capture.issue(stream, &operation.request, _wait_call, &wanted)     # as for a set
+    if reason:
+        refuse_regions(&operation, reason, stream, signal.word, None)
+    return number_node(newest_node(None, None), signal, number)
+
+
+cdef int _order_after_node(
+    Capture capture, Stream stream, GraphNode node, uint64_t number
+) except -1:
+    """Order a stream after a node that sets a signal to the number or more."""
+    if _is_after(capture, stream, node):
+        return 0
+    if node.capture is not <void *>capture:     # it was added or captured before
+        raise CaptureError(
+            f"{node.called()} of {capture.graph} sets {(<Signal>node.signal).called()} to"
+            f" {number_of(node)}, and {stream.called()}, which waits for {number}, is not ordered"
+            " after it. Begin the capture after that node: graph.capture(stream, after=[node])")
+    check_stream(node.stream)
+    return stream.wait_for(capture.event_after(node))
+
+
+cdef Capture _capture_of(Signal signal, Stream stream):
+    """Return the capture of a stream. Raises CaptureError if it cannot have a set or a wait."""
+    cdef Capture capture = <Capture>stream.capture
+    if capture.joined:
+        raise CaptureError(
+            f"{signal.called()} cannot be set or waited for in {capture.called()}: launches of"
+            " another library's graph are unknown to cudadrv, and each needs another number. Set it"
+            " or wait for it before or after such a launch")
+    if capture.plan.outer is not NULL:
+        refuse_in_body(signal, capture.graph)
+    return capture
+
+
+cdef int refuse_in_body(Signal signal, str body) except -1:
+    raise CaptureError(
+        f"{signal.called()} cannot be set or waited for in {body}: the driver has no such nodes in"
+        " bodies of conditional nodes. Set it or wait for it before or after the conditional node")
+
+
+cdef int number_node(GraphNode node, Signal signal, uint64_t number) except -1:
+    """Note what a new node sets or waits for."""
+    node.signal = signal
+    memcpy(node.settings, &number, sizeof(number))
+    return 0
+
+
+cdef GraphNode set_in(Plan plan, Signal signal, uint64_t number):
+    """Return the first node of a graph that sets a signal to a number or more, or None."""
+    cdef GraphNode node
+    for node in () if plan is None else plan.nodes:
+        if node is not None and node.kind == SET_NODE and node.signal is signal \
+                and number_of(node) >= number:
+            return node
+    return None
+
+
+cdef int refuse_smaller_in(Plan plan, Signal signal, uint64_t number) except -1:
+    """Raise unless a number is larger than all to which the nodes of a graph set the signal."""
+    cdef GraphNode node
+    if number == 0:
+        _refuse_zero(signal)
+    node = set_in(plan, signal, number)
+    if node is not None:
+        raise SignalError(
+            f"{signal.called()} cannot be set to {number}: it only grows, and {node.called()} of"
+            f" {plan.graph} sets it to {number_of(node)}. Set it to more")
+    return 0
+
+
+cdef bint _is_after(Capture capture, Stream stream, GraphNode node) noexcept:
+    """Whether a stream of a capture is ordered after a node of the graph."""
+    cdef own_engine *books = &capture.plan.engine
+    cdef own_snapshot now
+    cdef bint found
+    own_snapshot_take(books, capture.orders[<size_t>capture.slots[stream]], &now)
+    found = own_snapshot_has(books, &now, node.snapshot.slot, node.snapshot.seq)
+    own_snapshot_drop(books, &now)
+    return found
+
+
+# ---- external signals ----
 
 cdef int _queue_open_wait(Signal signal, uint64_t number, Stream stream) except -1:
     """Let a stream wait for a number in memory, which nothing orders it after."""
     cdef Operation operation
     cdef own_access access
-    cdef Waiting waiting
-    cdef Unset wait = Unset.__new__(Unset)
-    if stream.order.order != OWN_NON_BLOCKING:
-        raise SignalError(
-            f"{stream.called()} cannot wait for {signal.called()} at {number}: nothing that is"
-            " queued sets it, so the wait may never end, and the legacy default stream would wait"
-            " for it, too. Use a stream that is not blocking: cudadrv.Stream()")
-    _refuse_device(stream.context.device)
-    wait.signal, wait.number, wait.stream, wait.site = signal, number, stream.called(), here()
+    cdef Numbered wanted = Numbered(pointer_of(signal.word), number)
+    cdef Unset wait = unset_wait(signal, number, stream)
+    refuse_without_signals(stream.context.device)
     borrow(signal.word, &access, OWN_SHARED)
-    waiting.address, waiting.number = pointer_of(signal.word), number
-    prepare(&operation, WAIT, &access, 1, _wait_call, &waiting)
+    prepare(&operation, WAIT, &access, 1, _wait_call, &wanted)
     open_wait(wait)
     try:
         queue(&operation, stream, signal.word)
@@ -544,6 +663,18 @@ cdef int _queue_open_wait(Signal signal, uint64_t number, Stream stream) except 
         if not wait.seq:
             drop_open_wait(wait)
     return 0
+
+
+cdef Unset unset_wait(Signal signal, uint64_t number, Stream stream):
+    """Return an open wait that is to be queued. Raises SignalError if the stream cannot have it."""
+    cdef Unset wait = Unset.__new__(Unset)
+    if stream.order.order != OWN_NON_BLOCKING:
+        raise SignalError(
+            f"{stream.called()} cannot wait for {signal.called()} at {number}: nothing that is"
+            " queued sets it, so the wait may never end, and the legacy default stream would wait"
+            " for it, too. Use a stream that is not blocking: cudadrv.Stream()")
+    wait.signal, wait.number, wait.stream, wait.site = signal, number, stream.called(), here()
+    return wait
 
 
 @cython.final
@@ -657,7 +788,7 @@ cdef void *_place(Word word) noexcept:
     return <void *><size_t>pointer_of(word)
 
 
-cdef int _borrow_word(Signal signal, own_access *access) except -1:
+cdef int borrow_set(Signal signal, own_access *access) except -1:
     """Fill in the access of a set. The order of sets is always checked."""
     borrow(signal.word, access, OWN_WRITE)
     if access.policy == OWN_UNCHECKED:
@@ -679,15 +810,15 @@ cdef Py_ssize_t _first_at(list points, uint64_t number) noexcept:
     return low
 
 
-cdef int _check_signal(object given, str verb) except -1:
+cdef int check_signal(object given, str call) except -1:
     if type(given) is not Signal:
-        raise TypeError(f"stream.{verb}(signal, n) takes a Signal and a number, and not"
+        raise TypeError(f"{call}(signal, n) takes a Signal and a number, and not"
                         f" {type(given).__name__}")
     word_of(given)
     return 0
 
 
-cdef uint64_t _checked(object value, Signal signal) except? 0:
+cdef uint64_t checked_number(object value, Signal signal) except? 0:
     """Return a number of a signal. Raises TypeError or ValueError if no signal can have it."""
     word_of(signal)
     number = integer(value, "the number of a signal")
@@ -696,7 +827,7 @@ cdef uint64_t _checked(object value, Signal signal) except? 0:
     return number
 
 
-cdef int _refuse_device(Device device) except -1:
+cdef int refuse_without_signals(Device device) except -1:
     if not device.attribute_value(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS):
         raise ValueError(f"{device!r} cannot set numbers in memory"
                          " (can_use_64_bit_stream_mem_ops is 0), so its streams take no signals;"
@@ -709,18 +840,22 @@ cdef int _refuse_smaller(Signal signal, uint64_t number) except -1:
         raise SignalError(f"{signal.called()} cannot be set to {number}: it only grows, and is"
                           f" {signal.last()} already")
     if signal.queued == 0:
-        raise SignalError(f"{signal.called()} cannot be set to 0: that is its first number, and it"
-                          " only grows")
+        _refuse_zero(signal)
     raise SignalError(
         f"{signal.called()} cannot be set to {number}: it only grows, and"
         f" {place(signal.site)} has set it to {signal.queued}. Set it to {signal.queued + 1} or"
         " more")
 
 
-cdef int _refuse_dead(Signal signal, uint64_t number) except -1:
+cdef int _refuse_zero(Signal signal) except -1:
+    raise SignalError(f"{signal.called()} cannot be set to 0: that is its first number, and it only"
+                      " grows")
+
+
+cdef int _refuse_dead(Signal signal, uint64_t number, str waits) except -1:
     last = "nothing sets it" if signal.queued == 0 else \
         f"its last number is {signal.queued}, set at {place(signal.site)}"
     raise SignalError(
-        f"a wait for {signal.called()} at {number} would never end: {last}. Queue the set first:"
+        f"{waits} for {signal.called()} at {number} would never end: {last}. Queue the set first:"
         f" stream.set(signal, {number}). If another process, a kernel or the host sets it later:"
         " cudadrv.Signal(external=True)")

@@ -246,6 +246,16 @@ cdef class GraphNode:
         return _buffers_of(self, True)
 
     @property
+    def signal(self):
+        """The `Signal` that the node sets or waits for; None for other nodes."""
+        return self.signal
+
+    @property
+    def number(self):
+        """The number to which the node sets its signal, or for which it waits; else None."""
+        return None if self.signal is None else number_of(self)
+
+    @property
     def bodies(self):
         """The bodies of a conditional node, as a tuple; for other nodes ``()``.
 
@@ -278,6 +288,13 @@ cdef GraphNode blank_node(str graph, Stream stream):
     cdef GraphNode node = GraphNode.__new__(GraphNode)
     node.graph, node.stream, node.outermost = graph, stream, -1
     return node
+
+
+cdef uint64_t number_of(GraphNode node) noexcept:
+    """Return the number that a node sets or waits for."""
+    cdef uint64_t number = 0
+    memcpy(&number, node.settings, sizeof(number))
+    return number
 
 
 cdef tuple _buffers_of(GraphNode node, bint written):
@@ -1007,7 +1024,7 @@ cdef class Capture(Capturing):
                     break   # a node in a body cannot wait for work outside the body
                 question = Question(
                     &plan.engine, &checks.requests[0].conflict, &checks.requests[0], NULL, NULL,
-                    <void *>self)
+                    <void *>self, NULL)
                 works = missing_waits(&question)
                 if works is None and not self.ended:    # if it has ended, the next try finds out
                     break

@@ -205,4 +205,4 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
 
 
 cdef Question _question(Operation *operation, own_runs *runs) noexcept:
-    return Question(engine, &operation.request.conflict, &operation.request, runs, NULL, NULL)
+    return Question(engine, &operation.request.conflict, &operation.request, runs, NULL, NULL, NULL)

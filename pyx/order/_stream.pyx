@@ -453,7 +453,7 @@ cdef class Stream:
         BufferBorrowedError
             Another stream or another thread sets the signal, and nothing orders this set after it.
         CaptureError
-            The stream is captured.
+            Another library captures the stream, or it is captured into a body of a graph.
         TypeError, ValueError
             ``signal`` is no Signal, or ``value`` no integer from 1 to 2**63 - 1; the stream is
             closed; the device cannot set numbers in memory.

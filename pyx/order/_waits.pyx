@@ -5,8 +5,8 @@ for, the request is refused, and a refused request must not have inserted any wa
 """
 
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_ask, own_ask_host, own_clock, own_clock_drop, own_foresee,
-    own_known, own_snapshot, own_snapshot_drop, own_snapshot_take,
+    OWN_MUST_WAIT, OWN_OK, engine, own_ask, own_ask_host, own_clock, own_clock_drop, own_clock_join,
+    own_foresee, own_known, own_snapshot, own_snapshot_drop, own_snapshot_take,
 )
 from cudadrv._event cimport Event, refuse_behind, some_are_open
 from cudadrv._stream cimport Capturing, Stream, user_of
@@ -31,7 +31,9 @@ cdef list users_in_the_way(Question *question):
     cdef own_clock *waited = NULL
     cdef unsigned int slot
     cdef int answer = OWN_MUST_WAIT
+    cdef own_snapshot nothing = own_snapshot(NULL, 0, 0)
     users = []
+    own_clock_join(question.known, &nothing, &waited)   # another reference to the same clock
     try:
         while answer == OWN_MUST_WAIT:
             slot = question.conflict.epoch.slot

@@ -11,11 +11,14 @@ MOST_ENTRIES = 9
 # Functions that call `issue` and raise the exception for its reason themselves, and why `queue`
 # cannot do it for them.
 BY_HAND = {
+    "_signal._capture_set": "the capture issues it",
+    "_signal._capture_wait": "the capture issues it",
     "_signal._queue_set": "another thread may have set a larger number",
     "_array_copy.copy_texels_async": "looks for the context that is lost",
     "_copy._copy_across": "looks for the context that is lost",
     "_copy_batch._queue": "finds the regions of the accesses only for a refusal",
     "_custom._issue": "begins again if the variables of a kernel have changed",
+    "_graph._refuse_unordered": "asks, and then another function issues it",
     "_graph._launch": "has runs, and names the nodes of the graph",
     "_graph.ExecutableGraph.upload": "uses no memory, so only the driver or a capture refuses it",
     "_host_function._capture": "the capture issues it",

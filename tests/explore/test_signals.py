@@ -1,5 +1,7 @@
 """Exploring programs with signals: each order, and both answers of a question."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,50 @@ def test_a_wait_is_not_for_what_comes_behind_the_set(cuda_device):
             return int(np.array(buffer)[0])
 
     assert explored(program) == {1, 2}
+
+
+def launched(waits):
+    """A graph fills a buffer and sets a signal. Another stream may wait for it, then fills it."""
+    buffer = cu.LockedBuffer.zeros(4, "u1")
+    with (
+        cu.Stream() as one,
+        cu.Stream() as other,
+        cu.Signal() as signal,
+        cu.Graph() as graph,
+        cu.ordering("unchecked"),
+    ):
+        graph.add_set(signal, 1, after=[graph.add_fill(buffer, 1)])
+        with graph.instantiate() as step:
+            step.launch(one)
+            if waits:
+                other.wait(signal, 1)
+            buffer.fill_async(2, other)
+            one.synchronize()
+            other.synchronize()
+        return int(np.array(buffer)[0])
+
+
+def test_a_set_in_a_graph_orders(cuda_device):
+    assert explored(lambda: launched(waits=False)) == {1, 2}
+    assert explored(lambda: launched(waits=True)) == {2}
+
+
+def test_an_open_wait_in_a_graph(cuda_device):
+    """Only the nodes after the wait are behind the set of the host."""
+
+    def program():
+        buffer = cu.LockedBuffer.zeros(4, "u1")
+        with cu.Stream() as stream, cu.Signal(external=True) as turn, cu.Graph() as graph:
+            graph.add_fill(buffer, 1)
+            graph.add_fill(buffer, 2, after=[*graph.nodes, graph.add_wait(turn, 1)])
+            with graph.instantiate() as step:
+                step.launch(stream)
+                assert ctypes.c_uint8.from_address(buffer.address).value < 2
+                turn.set(1)
+                stream.synchronize()
+            return int(buffer[0])
+
+    assert explored(program) == {2}
 
 
 def test_the_value_is_early_or_late(cuda_device):

@@ -1187,6 +1187,45 @@ def functions_in_graphs():
 
 
 @program
+def signals_in_graphs():
+    main, side = cu.Stream(), cu.Stream()
+    frame, seen = cu.LockedBuffer.zeros(8, "u4"), cu.LockedBuffer.zeros(8, "u4")
+    ready, turn = cu.Signal(name="ready"), cu.Signal(external=True)
+    with cu.Graph() as graph:
+        with graph.capture(main):
+            main.wait(turn, 1)
+            side.wait(main)
+            frame.fill_async(3, main)
+            main.set(ready, 1)
+            side.wait(ready, 1)
+            seen.copy_from_async(frame, side)
+            main.wait(side)
+        with graph.instantiate() as step:
+            try:
+                step.launch(main)
+            finally:
+                turn.set(1)
+            turn.wait(1)
+            ready.wait(1)
+            step[2].set(2)
+            step.launch(main)
+            side.wait(ready, 2)
+            frame.fill_async(4, side)
+            side.synchronize()
+            assert (seen[0], frame[0], ready.value) == (3, 4, 2)
+    with cu.Graph() as built:
+        last = built.add_set(ready, 3, after=[built.add_wait(ready, 2)])
+        with built.instantiate() as step:
+            step.launch(main)
+            step[last].set(4)
+            step.launch(main)
+            ready.wait(4)
+            assert ready.value == 4
+    ready.close()
+    turn.close()
+
+
+@program
 def graph_changes():
     main = cu.Stream()
     frames, result = cu.LockedBuffer.zeros(4, "f8"), cu.LockedBuffer.zeros(4, "f8")

@@ -153,6 +153,26 @@ class Invert:
 
 
 @dataclass(eq=False)
+class SetNumber:
+    """The effect of a set of a signal, on a stream of the oracle if it was captured."""
+
+    signal: Any
+    number: int
+    stream: Any = None
+    kind = "set of a signal"
+
+    def __call__(self, signal):
+        """Change nothing: a launch notes the number (`_take_turn`)."""
+
+
+@dataclass(eq=False)
+class WaitForNumber(SetNumber):
+    """The effect of a wait for a number that is set outside of the graph."""
+
+    kind = "wait for a signal"
+
+
+@dataclass(eq=False)
 class Called:
     """The effect of a function of the host: in a graph, another kind of node than a copy."""
 

@@ -26,6 +26,7 @@ class BuildChoices(ChangeChoices):
     def add_to(self, graph):
         ways = [self.add_copy] * 4 + [self.add_fill] * 4 + [self.add_launch] * 3 + [self.add_child]
         ways += [self.add_call] * self.calls_functions
+        ways += [self.add_set, self.add_wait] * (2 * self.uses_signals)
         ways += [self.add_launch_of_module] if self.modules else []
         self.random.choice(ways)(graph, self.pick_after(graph))
 
@@ -78,6 +79,22 @@ class BuildChoices(ChangeChoices):
         if hosts is not None:
             self.note("add call", *self.told_of(graph, after), *told)
             self.session.add_call(graph, after, *hosts)
+
+    def add_set(self, graph, after):
+        signal = self.pick_signal()
+        if signal is not None:
+            number = self.next_number(signal)
+            told = self.signals.index(signal), number
+            self.note("add set", *self.told_of(graph, after), *told)
+            self.session.add_set(graph, after, signal, number)
+
+    def add_wait(self, graph, after):
+        signal = self.pick_signal()
+        if signal is not None:
+            number = self.pick_number(signal)
+            told = self.signals.index(signal), number
+            self.note("add wait", *self.told_of(graph, after), *told)
+            self.session.add_wait(graph, after, signal, number)
 
     def add_launch(self, graph, after):
         place = self.around(graph)

@@ -1,7 +1,7 @@
 """The steps of random programs that change what executable graphs do."""
 
 from library_graphs import GraphChoices
-from oracle_graphs import CHANGED, leaves
+from oracle_graphs import CHANGED, SIGNALS, leaves
 from session_buffers import is_filled
 from session_kernels import MODES
 
@@ -20,6 +20,7 @@ class ChangeChoices(GraphChoices):
         """Capture a graph whose operations often fit the operations of another graph."""
         if len(self.patterns) < 2 and self.chance(0.6):
             kinds = (*KINDS, *("call",) * self.calls_functions)
+            kinds += ("set", "wait for signal") * self.uses_signals
             pattern = tuple(self.random.choices(kinds, k=self.random.randint(1, 4)))
             self.patterns.append(tuple((kind, self.random.randrange(2)) for kind in pattern))
         if not self.patterns:
@@ -48,7 +49,11 @@ class ChangeChoices(GraphChoices):
         if kind == "wait" or stream.model.capture is not first.model.capture:
             self.order_after(stream, first)
         found = [b for b in self.buffers if b.goes_to(stream.place) and not b.closed and b.nbytes]
-        if kind == "wait" or not found:
+        if kind == "set":
+            self.set_signal_on(stream)
+        elif kind == "wait for signal":
+            self.wait_for_signal_on(stream)
+        if kind in ("wait", "set", "wait for signal") or not found:
             return
         buffer, other = self.pick(found), self.pick(found)
         told = self.buffers.index(buffer), self.streams.index(stream)
@@ -109,6 +114,8 @@ class ChangeChoices(GraphChoices):
             self.session.set_wrongly(*node)
         elif kind in ("add", "swap", "peek", "steer") and self.chance(0.15):
             self.session.set_shape(*node, self.random.choice((0, 64)))
+        elif kind in SIGNALS:
+            self.set_number(*node)
         else:
             getattr(self, f"set_{kind}")(*node)
 
@@ -183,6 +190,13 @@ class ChangeChoices(GraphChoices):
         self.note("  to", target and self.at_or_new(target), value, "meddling" * bool(meddle))
         if target is None or target.closed or is_filled(target):
             self.session.set_fill(*node, target, value, meddle)
+
+    def set_number(self, *node):
+        effect = node[0].content.operations[node[1]].effect
+        pick = self.next_number if effect.kind == "set of a signal" else self.pick_number
+        number = pick(effect.signal)
+        self.note("  to", number)
+        self.session.set_number(*node, number)
 
     def set_call(self, *node):
         hosts, told = self.pick_hosts()

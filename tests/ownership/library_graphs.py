@@ -1,7 +1,7 @@
 """The steps of random programs that capture graphs and launch them."""
 
 from library_managed import ManagedChoices
-from oracle_graphs import leaves
+from oracle_graphs import SIGNALS, leaves
 
 WEIGHTS = {"capture": 16, "instantiate": 3, "launch_graph": 45, "end_graph": 3}
 WEIGHTS |= {"capture_alike": 8, "set_node": 40, "enable_node": 8, "update": 12}
@@ -123,6 +123,7 @@ class GraphChoices(ManagedChoices):
         """Do a few steps in the block of a capture."""
         steps = self.random.randint(2, MOST_INSIDE)
         inside = INSIDE | ({"call_function": 12} if self.calls_functions else {})
+        inside |= {"set_signal": 12, "wait_for_signal": 12} if self.uses_signals else {}
         weights = [inside[name] * self.random.choice((0.3, 1, 1, 2)) for name in inside]
         for name in self.random.choices(tuple(inside), weights, k=steps):
             if name in self.weights and not self.weights[name]:
@@ -264,6 +265,8 @@ class GraphChoices(ManagedChoices):
             if number and self.chance(0.3):
                 stream = self.pick_stream(executable.place)
                 told = *told[:1], self.at(stream, self.streams)
+            if self.chance(0.85):
+                self.number_anew(executable)
             fails = number > 1 and may_fail and self.chance(0.4)
             self.note("launch executable", *told, *(("and it fails",) if fails else ()))
             tokens.append(self.session.launch_graph(executable, stream, watched, fails))
@@ -273,6 +276,20 @@ class GraphChoices(ManagedChoices):
         queued = [token for token in tokens if token is not None]
         if len(tokens) > 1 and queued and (fails or self.chance(0.7)):
             self.wait_for_one(queued)
+
+    def number_anew(self, executable):
+        """Give the nodes of signals numbers with which the executable can be launched."""
+        if executable.closed or executable.orphan is not False or not executable.content.paired:
+            return
+        last = {}
+        for index, operation in enumerate(executable.content.operations):
+            if operation.effect.kind in SIGNALS:
+                signal = operation.effect.signal
+                number = self.random.randint(0, signal.queued)
+                if operation.effect.kind == "set of a signal":
+                    number = last[signal] = last.get(signal, signal.queued) + 1
+                self.note("set", self.executables.index(executable), index, number)
+                self.session.set_number(executable, index, "index", number)
 
     def wait_for_one(self, tokens):
         """Wait for one of several launches that were made one after the other."""

@@ -29,6 +29,7 @@ TESTS = [
     "tests/devices/test_boxes.py",
     "tests/devices/test_current.py",
     "tests/graphs/test_calls.py",
+    "tests/graphs/test_signals.py",
     "tests/unit/test_host_functions.py",
     "tests/unit/test_external_signal.py",
     "tests/unit/test_signal.py",
@@ -1512,13 +1513,13 @@ MUTATIONS = [
     # ---- signals ----
     (
         "a set borrows nothing",
-        "_borrow_word",
+        "borrow_set",
         "borrow(signal.word, access, OWN_WRITE)",
         f"borrow(signal.word, access, {SHARED})",
     ),
     (
         "the order of sets is unchecked where that is the policy",
-        "_borrow_word",
+        "borrow_set",
         "    if access.policy == OWN_UNCHECKED:\n        access.policy = OWN_STRICT\n",
         "",
     ),
@@ -1613,6 +1614,97 @@ MUTATIONS = [
         "set_on_stream",
         "    (<Signal>signal).usable()\n",
         "",
+    ),
+    # ---- signals in graphs ----
+    (
+        "a launch does not wait for the sets that its graph waits for",
+        "Turn.begin",
+        "            stream.wait_for(point.event)\n",
+        "            pass\n",
+    ),
+    (
+        "a launch that is refused has made its stream wait",
+        "_launch_with_signals",
+        "    if turn.waited is not NULL:\n",
+        "    if False:\n",
+    ),
+    (
+        "a launch may set the same number again",
+        "Turn.prepare_sets",
+        "if number_of(node) <= last.get(",
+        "if number_of(node) < last.get(",
+    ),
+    (
+        "the second set of a launch may be less than the first one",
+        "Turn.prepare_sets",
+        "            last[signal] = added.number\n",
+        "",
+    ),
+    (
+        "nobody can wait for the sets of a launch",
+        "Turn.end",
+        "            own_record_as(engine, &issued, &self.event.state)\n",
+        "",
+    ),
+    (
+        "the sets of a launch that has failed stay",
+        "Turn.end",
+        "                    signal.drop(point)\n",
+        "                    pass\n",
+    ),
+    (
+        "the open wait of a launch is not noted",
+        "Turn.begin",
+        "            open_wait(wait)\n",
+        "            pass\n",
+    ),
+    (
+        "a launch on another stream waits behind an open wait",
+        "_launch_specially",
+        "    if some_are_open:\n",
+        "    if False:\n",
+    ),
+    (
+        "a launch does not notice that another thread has set more",
+        "are_larger",
+        "if turn.sets[i].number <= turn.sets[i].queued[0]:",
+        "if False:",
+    ),
+    (
+        "the order of a launch's sets is unchecked where that is the policy",
+        "_policy_of",
+        "    return OWN_STRICT if policy == OWN_UNCHECKED and type(region) is Word else policy\n",
+        "    return policy\n",
+    ),
+    (
+        "a wait for a set of the same graph orders nothing",
+        "_order_after_node",
+        "    return stream.wait_for(capture.event_after(node))\n",
+        "    return 0\n",
+    ),
+    (
+        "a stream of a capture counts as ordered after all sets of the graph",
+        "_is_after",
+        "    return found\n",
+        "    return True\n",
+    ),
+    (
+        "a graph may set less than before",
+        "refuse_smaller_in",
+        "    if node is not None:\n",
+        "    if False:\n",
+    ),
+    (
+        "the driver does not get the new number of a node",
+        "change_number",
+        "    _describe(&change.item, old.kind, signal, number)\n",
+        "    _describe(&change.item, old.kind, signal, number_of(old))\n",
+    ),
+    (
+        "an update puts a wait in the place of a set",
+        "_unpaired",
+        "    if old.kind != new.kind and (old.signal",
+        "    if False and (old.signal",
     ),
     # ---- arrays for a block ----
     (

@@ -40,15 +40,23 @@ class SignalChoices(GroupChoices):
         return max(0, signal.queued + self.random.choice((1, 1, 1, 2, 3, 0, -1)))
 
     def set_signal(self):
-        signal, stream = self.pick_signal(), self.pick_stream()
+        self.set_signal_on(self.pick_stream())
+
+    def set_signal_on(self, stream):
+        signal = self.pick_signal()
         if stream is not None:
             number = self.next_number(signal)
+            if stream.model.capture is not None and self.chance(0.7):
+                number += stream.model.capture.plan.last_of(signal)
             told = self.signals.index(signal), number, self.streams.index(stream)
             self.note("set signal", *told)
             self.keep(self.session.set_on_stream(stream, signal, number))
 
     def wait_for_signal(self):
-        signal, stream = self.pick_signal(), self.pick_stream()
+        self.wait_for_signal_on(self.pick_stream())
+
+    def wait_for_signal_on(self, stream):
+        signal = self.pick_signal()
         if stream is not None:
             number = self.pick_number(signal)
             told = self.streams.index(stream), self.signals.index(signal), number

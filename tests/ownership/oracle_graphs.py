@@ -28,7 +28,8 @@ from oracle import (
 )
 
 # The operations that can be changed, or at least enabled and disabled.
-CHANGED = ("copy", "box copy", "fill", "add", "swap", "peek", "steer", "call")
+SIGNALS = ("set of a signal", "wait for a signal")
+CHANGED = ("copy", "box copy", "fill", "add", "swap", "peek", "steer", "call", *SIGNALS)
 FILLS_AND_COPIES = ("fill", "copy", "box fill", "box copy")
 
 
@@ -351,6 +352,27 @@ class Plan(Oracle):
     def calls(self):
         """Whether a node, also of a child graph, calls a function of the host."""
         return any(each.effect.kind == "call" for each in leaves(self.operations))
+
+    def has_signals(self):
+        return any(each.effect.kind in SIGNALS for each in self.operations)
+
+    def last_of(self, signal):
+        """The last number to which the operations set a signal, or 0."""
+        sets = [each.effect for each in self.operations if each.effect.kind == "set of a signal"]
+        return max((each.number for each in sets if each.signal is signal), default=0)
+
+    def set_in(self, signal, number):
+        """The first operation that sets a signal to a number or more, or None."""
+        return next(
+            (
+                each
+                for each in self.operations
+                if each.effect.kind == "set of a signal"
+                and each.effect.signal is signal
+                and each.effect.number >= number
+            ),
+            None,
+        )
 
     def bodies(self):
         return [plan for each in self.operations for plan in each.plans]

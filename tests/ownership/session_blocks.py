@@ -37,9 +37,11 @@ class BlockSession(Session):
         block.__exit__(None, None, None)
 
     def policy_of(self, buffer):
+        policy = buffer.policy or buffer.memory.place.policy or "strict"
         if self.orderings:
-            return self.orderings[-1][1]
-        return buffer.policy or buffer.memory.place.policy or "strict"
+            policy = self.orderings[-1][1]
+        # The order of a signal's sets is always checked.
+        return "strict" if buffer.is_signal and policy == "unchecked" else policy
 
     # ---- current streams ----
 

@@ -168,6 +168,8 @@ class Buffer:
     kept: list = field(default_factory=list)  # the `KeptBuffer`s of graphs
     layout: Layout | None = None  # None: there are no gaps between its items
 
+    is_signal = False
+
     def change(self, **fields):
         """Set fields of the buffer, and of the `KeptBuffer`s that graphs have of it."""
         for each in (self, *self.kept):

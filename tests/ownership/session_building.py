@@ -11,8 +11,10 @@ from effects import (
     Copy,
     Fill,
     Nothing,
+    SetNumber,
     Steer,
     Swap,
+    WaitForNumber,
     an_item,
     of_box,
 )
@@ -25,6 +27,7 @@ from session import (
     NO_SUCH_FILL,
     OTHER_CONTEXT,
     OVERLAP,
+    SMALLER,
     WAITED,
     Failed,
 )
@@ -104,6 +107,27 @@ class BuildSession(ChangeSession):
         self._add(graph, after, place, Operation(None, uses, effect), call, reasons)
         self.after_use(*buffers)
 
+    def add_set(self, graph, after, signal, number):
+        reasons = {SMALLER} if number == 0 or self._set_in(graph, signal, number) else set()
+        node = Operation(None, [(signal, "write")], SetNumber(signal, number))
+        self._add_of_signal(graph, after, node, graph.real.add_set, reasons)
+
+    def add_wait(self, graph, after, signal, number):
+        reasons = {CAPTURED} if self._set_in(graph, signal, number) else set()
+        node = Operation(None, [(signal, "shared")], WaitForNumber(signal, number))
+        self._add_of_signal(graph, after, node, graph.real.add_wait, reasons)
+
+    def _set_in(self, graph, signal, number):
+        return graph.kept and not graph.closed and graph.kept.set_in(signal, number)
+
+    def _add_of_signal(self, graph, after, node, add, reasons):
+        signal, number = node.effect.signal, node.effect.number
+        call = lambda nodes: add(signal.real, number, after=nodes)  # noqa: E731
+        place = graph.place or signal.place
+        reasons |= set() if graph.root is graph else {CAPTURED}
+        reasons |= self._reasons_against(graph, after, place, [signal])
+        self._add(graph, after, place, node, call, reasons)
+
     def add_launch(self, graph, after, place, buffers, modes, more):
         count = min(buffer.run for buffer in buffers)
         uses = [*zip(buffers, ("write", *modes), strict=True), *more]
@@ -149,7 +173,7 @@ class BuildSession(ChangeSession):
     def _fits(self, child, graph):
         """Whether the driver can copy a graph into another one."""
         calls = graph.root is not graph and child.kept.calls()
-        return not child.kept.conditions and not calls
+        return not child.kept.conditions and not calls and not child.kept.has_signals()
 
     def _place_for(self, graph, buffer):
         return graph.place if buffer.on_host and graph.place else buffer.memory.place

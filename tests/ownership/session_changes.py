@@ -1,9 +1,11 @@
 """The steps of a program that change what an executable graph does."""
 
+from dataclasses import replace
+
 import numpy as np
 from effects import Add, Called, Copy, Fill, Peek, Steer, Swap, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
-from oracle_graphs import CHANGED, leaves
+from oracle_graphs import CHANGED, SIGNALS, leaves
 from session import (
     GRAPH_CLOSED,
     NO_SUCH_CHANGE,
@@ -126,6 +128,12 @@ class ChangeSession(GraphSession):
         reasons = self._reasons(executable, old, buffers, empty=True)
         self._set(executable, index, way, uses, effect, reasons, given, {})
 
+    def set_number(self, executable, index, way, number):
+        """Change the number of a set of a signal, or of a wait for one."""
+        old = executable.content.operations[index]
+        effect = replace(old.effect, number=number)
+        self._set(executable, index, way, old.uses, effect, set(), (number,), {})
+
     def set_launch(self, executable, index, way, buffers, modes, more):
         """Change the arguments of a launch of `add`.
 
@@ -243,7 +251,7 @@ class ChangeSession(GraphSession):
         content = executable.content
         operation = None if executable.closed else content.operations[index]
         known = operation and operation.effect.kind in CHANGED and content.paired
-        known = known and operation.effect.kind != "call"
+        known = known and operation.effect.kind not in ("call", *SIGNALS)
         known = known and not executable.orphan
         answer = OK if known else CAPTURED
         if known and enabled == (operation in content.disabled):
@@ -397,6 +405,8 @@ def shape(operation, place):
     buffers = [buffer for buffer, _ in operation.uses]
     if isinstance(effect, Called):
         return operation.after, "call"
+    if effect.kind in SIGNALS:
+        return operation.after, effect.kind
     if isinstance(effect, Copy):
         return operation.after, "copy"
     if effect.kind == "box fill":

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import oracle_graphs
-from oracle import CAPTURED, MUST_WAIT, OK, Node, past
+from oracle import CAPTURED, MUST_WAIT, OK, Ambiguous, Node, past
 from oracle_graphs import leaves
 from session import FAILED, GRAPH_CLOSED, NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
 from session_buffers import BufferSession, stream_option
@@ -299,13 +299,17 @@ class GraphSession(BufferSession):
             return None
         node = self.oracle.launch(on.model, operations, executable.last, next(self.sites))
         executable.last = node
+        sets = self.take_turn(content, node)
         self.ordered = self.ordered and content.ordered
         for condition in content.conditions:
             condition.value = condition.default
         for operation in content.operations:
             operation.act(operation not in content.disabled)
-        buffers = [buffer for leaf in leaves(operations) for buffer, _ in leaf.uses]
-        return Token(result, node, buffers, on.model, streams=content.streams)
+        buffers = [
+            buffer for leaf in leaves(operations) for buffer, _ in leaf.uses if not buffer.is_signal
+        ]
+        # The sets of a launch have an event, which its token shares.
+        return Token(result, node, buffers, on.model, bool(sets), streams=content.streams)
 
     def _leaves_no_uses(self, operations):
         """Whether the library certainly undoes a failed launch: see `is_plain` of the oracle.
@@ -349,6 +353,16 @@ class GraphSession(BufferSession):
             return OTHER_CONTEXT, on
         if on.model.in_capture:
             return CAPTURED, on
+        order = self.oracle.order()
+        with self.oracle.restored_after(Ambiguous, order):
+            answer = self._judge_turn_and_launch(executable, on)
+        if answer not in (OK, WAITED):
+            self.oracle.restore(order)  # a launch that is refused has made no stream wait
+        return answer, on
+
+    def _judge_turn_and_launch(self, executable, on):
+        if (turn := self.judge_turn(on.model, executable.content)) != OK:
+            return turn
         operations = leaves(executable.content.enabled)
         policies = [[self.policy_of(buffer) for buffer, _ in each.uses] for each in operations]
         strict = [["strict"] * len(each) for each in policies]
@@ -358,7 +372,7 @@ class GraphSession(BufferSession):
         if answers == {OK}:
             strictly = self.oracle.judge_launch(on.model, operations, strict, executable.last)
             self.ordered = self.ordered and strictly == {OK}
-        return WAITED if answers == {OK} and before == {MUST_WAIT} else any_of(answers), on
+        return WAITED if answers == {OK} and before == {MUST_WAIT} else any_of(answers)
 
 
 def any_of(answers):

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 
 import oracle as model
-from oracle import CAPTURED, MEMORY_CLOSED, MUST_WAIT, OK
+from effects import SetNumber, WaitForNumber
+from oracle import CAPTURED, MEMORY_CLOSED, MUST_WAIT, OK, past
+from oracle_graphs import SIGNALS
 from session import DEAD, SMALLER, WAITED, Failed, Place, Token, in_time
 from session_blocks import BlockSession
 
@@ -19,6 +21,27 @@ class Signal:
     place: Place
     queued: int = 0
     sets: list = field(default_factory=list)
+
+    # What uses of a graph ask of a buffer and its memory.
+    is_signal = on_host = True
+    kind, nbytes, layout, policy, stream, unused = "signal", 8, None, None, None, None
+    moved = is_stream_ordered = part = False
+
+    @property
+    def memory(self):
+        return self
+
+    def use(self, mode):
+        return self.model, 0, self.nbytes, mode
+
+    def keep(self):
+        return self
+
+    def is_object(self, real):
+        return False
+
+    def goes_to(self, place):
+        return True
 
     @property
     def closed(self):
@@ -49,6 +72,10 @@ class SignalSession(BlockSession):
             return None
         if answer not in (OK, WAITED):
             return None
+        on = stream.model
+        if on.capture is not None:
+            node = self.issue(on, [(signal, "write")], SetNumber(signal, number, on))
+            return Token(result, node, [], on, capture=on.capture)
         node = self.oracle.issue(stream.model, [signal.bytes_], next(self.sites))
         signal.queued = number
         signal.sets.append((number, node))
@@ -60,6 +87,8 @@ class SignalSession(BlockSession):
         usable = self._usable(stream)
         if usable != OK:
             return usable
+        if stream.model.capture is not None:
+            return self._judge_captured_set(stream.model, signal, number)
         if number <= signal.queued:
             return SMALLER
         if stream.model.in_capture:
@@ -70,6 +99,13 @@ class SignalSession(BlockSession):
         before = self.oracle.judge(*access).answer
         answer = self.oracle.judge_and_wait(*access).answer
         return WAITED if answer == OK and before == MUST_WAIT else answer
+
+    def _judge_captured_set(self, on, signal, number):
+        if not on.capture.takes_calls:
+            return CAPTURED
+        if number == 0 or on.capture.plan.set_in(signal, number):
+            return SMALLER
+        return self._judge_captured(on, [(signal, "write")])
 
     def first_set(self, signal, number):
         """The node of the first set to a number or more; None if the host knows it to be complete.
@@ -84,6 +120,10 @@ class SignalSession(BlockSession):
         return DEAD
 
     def wait_for_signal(self, stream, signal, number):
+        usable = self._usable(stream)
+        if stream.model.capture is not None and usable == OK and not signal.closed:
+            self._capture_wait(stream, signal, number)
+            return
         node, answer = self.first_set(signal, number), self._usable(stream)
         if signal.closed:
             answer = MEMORY_CLOSED
@@ -94,6 +134,56 @@ class SignalSession(BlockSession):
         self.call("stream.wait(signal)", answer, lambda: stream.real.wait(signal.real, number))
         if answer == OK and node is not None:
             self.oracle.wait(stream.model, node)
+
+    def _capture_wait(self, stream, signal, number):
+        """Capture a wait. If a node of the same graph sets the number, it is an edge."""
+        on, capture = stream.model, stream.model.capture
+        earlier = capture.plan.set_in(signal, number)
+        answer = OK if capture.takes_calls else CAPTURED
+        if earlier and earlier.node in past(capture.inside[on].last):
+            earlier, known = None, True
+        else:
+            known = False
+        if answer == OK and earlier:
+            inside = capture.plan.operations.index(earlier) >= capture.first
+            answer = self.oracle.judge_stream(earlier.effect.stream).answer if inside else CAPTURED
+        self.call("stream.wait(signal)", answer, lambda: stream.real.wait(signal.real, number))
+        if answer == OK and earlier:
+            capture.wait_inside(on, earlier.node)
+            capture.cover(on, earlier.effect.stream)
+        elif answer == OK and not known:
+            self.issue(on, [(signal, "shared")], WaitForNumber(signal, number))
+
+    # ---- launches of graphs ----
+
+    def judge_turn(self, on, content):
+        """The answer that the signals of a graph give to a launch. The stream then waits for sets.
+
+        A launch waits for sets that are queued, and sets larger numbers.
+        """
+        effects = [each.effect for each in content.operations if each.effect.kind in SIGNALS]
+        waits = [each for each in effects if isinstance(each, WaitForNumber)]
+        found = [self.first_set(each.signal, each.number) for each in waits]
+        if DEAD in found:
+            return DEAD
+        last = {}
+        for each in effects:
+            if each not in waits:
+                if each.number <= last.get(each.signal, each.signal.queued):
+                    return SMALLER
+                last[each.signal] = each.number
+        for node in found:
+            if node is not None:
+                self.oracle.wait(on, node)
+        return OK
+
+    def take_turn(self, content, node):
+        """Note and return the sets of a launch."""
+        sets = [each.effect for each in content.operations if each.effect.kind == "set of a signal"]
+        for each in sets:
+            each.signal.queued = each.number
+            each.signal.sets.append((each.number, node))
+        return sets
 
     # ---- the host ----
 

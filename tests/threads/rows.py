@@ -347,6 +347,8 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Graph.add_fill": lambda t, w: t.add_fill(w.source, 1),
     "Graph.add_launch": lambda t, w: t.add_launch(w.kernel, 1, 1, w.floats),
     "Graph.add_call": lambda t, w: t.add_call(len, cu.read(w.target)),
+    "Graph.add_set": lambda t, w: t.add_set(w.signal, 2**40),
+    "Graph.add_wait": lambda t, w: t.add_wait(w.signal, 0),
     "Graph.add_graph": lambda t, w: t.add_graph(w.graph()),
     "Graph.add_if": lambda t, w: t.add_if(t.condition(1)),
     "Graph.add_while": lambda t, w: t.add_while(t.condition(0)),
@@ -540,6 +542,12 @@ def _calling(w: World) -> tuple[Any, ...]:
     return graph.instantiate(), graph
 
 
+def _setting(w: World) -> tuple[Any, ...]:
+    graph = cu.Graph()
+    graph.add_set(cu.Signal(), 1)
+    return graph.instantiate(), graph
+
+
 def _captured(w: World) -> tuple[cu.Graph, cu.Stream, Callable[[Any], None]]:
     graph, stream = cu.Graph(), cu.Stream()
     block = graph.capture(stream)
@@ -710,6 +718,7 @@ KINDS = {
     "capture": Kind("Capture", _capture_block),
     "executable": Kind("ExecutableGraph", _executable),
     "executable with a function": Kind("ExecutableGraph", _calling),
+    "executable with a signal": Kind("ExecutableGraph", _setting),
     "executable node": Kind("ExecutableNode", _executable_node),
     "joined": Kind("JoinedCapture", _joined),
     "pipeline": Kind("Pipeline", lambda w: (cu.Pipeline(COUNT // 2),)),

@@ -249,12 +249,6 @@ def test_a_wait_that_fails(stream, other, signal):
     other.wait(stream)  # nothing is open
 
 
-def test_in_a_capture(stream, signal):
-    graph = cu.Graph()
-    with graph.capture(stream), pytest.raises(cu.CaptureError, match="cannot be captured"):
-        stream.wait(signal, 1)
-
-
 def test_pickles(signal, driver):
     assert pickle.loads(pickle.dumps(signal)) is signal
     closed = cu.Signal(name="here")

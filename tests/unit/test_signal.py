@@ -562,19 +562,6 @@ def test_a_number_of_a_lost_context_is_not_reached(script, driver):
     )
 
 
-def test_in_a_capture(stream, other, signal):
-    stream.set(signal, 1)
-    graph = cu.Graph()
-    with graph.capture(other):
-        with pytest.raises(cu.CaptureError, match="cannot be captured"):
-            other.set(signal, 2)
-        with pytest.raises(
-            cu.CaptureError, match="cannot wait for Signal 'ready' at 1, which is n"
-        ):
-            other.wait(signal, 1)
-    signal.wait(1)
-
-
 def test_its_text(stream, signal, gate):
     gate.hold(stream)
     assert repr(signal) == "<Signal 'ready': 0 reached>"
