@@ -87,6 +87,15 @@ def operations():
     setting, waiting = cu.Stream(), cu.Stream()  # so that no other stream has waited
     setting.set(unfinished, 1)
 
+    signalling = cu.Graph()
+    signalling.add_set(cu.Signal(), 1)
+    signalling = signalling.instantiate()
+    set_of_graph = signalling[0]
+
+    def launch_with_set():
+        set_of_graph.set(next(numbers))
+        signalling.launch(setting)
+
     def lend():
         with lent[0].lend(theirs):
             pass
@@ -120,6 +129,7 @@ def operations():
         "stream.set": lambda: setting.set(counter, next(numbers)),
         "stream.wait, a signal": lambda: waiting.wait(unfinished, 1),
         "launch of a graph with a function": lambda: calling.launch(stream),
+        "launch of a graph with a set": launch_with_set,
         "new arguments of 1 of 32 nodes": lambda: changed.set(3.0, first, first, NBYTES),
         "update of 32 nodes": lambda: long.update(another_graph),
         "a loan begun and ended": lend,
