@@ -237,6 +237,7 @@ cdef extern from "Python.h":
 cdef set _NUMBERS = set(np.sctypeDict.values())
 _SimpleCType = ctypes.c_int.__mro__[1]
 _CData = _SimpleCType.__mro__[1]
+cdef tuple TYPED = (np.generic, np.ndarray, _CData)
 # Formats of `struct` for .f16 (half precision), .f32 and .f64, by size in bytes.
 cdef dict FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
@@ -284,7 +285,7 @@ cdef bytes _converted(
 
     Raises TypeError or ValueError if the parameter cannot have this value.
     """
-    if isinstance(value, (np.generic, np.ndarray, _CData)):
+    if isinstance(value, TYPED):
         return bytes_of_value(signature, index, value)
     if parameter.kind == 0:
         refuse_argument(signature, index, value, "its type is not known here, so give it one: pass"
@@ -321,7 +322,7 @@ cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
     Raises TypeError if its type does not fit the parameter.
     """
     cdef Parameter *parameter = NULL
-    if not isinstance(value, (np.generic, np.ndarray, _CData)):
+    if not isinstance(value, TYPED):
         refuse_argument(signature, index, value, "nothing is known of the parameters of this kernel"
                                                  ", so pass NumPy or ctypes values, or buffers")
     if isinstance(value, _CData):

@@ -157,11 +157,12 @@ cdef int _refuse_image(Context context, CUresult status, Log *log, str what) exc
 
 cdef dict INPUTS = {"PTX": <int>CU_JIT_INPUT_PTX, "a cubin": <int>CU_JIT_INPUT_CUBIN,
                     "a fatbin": <int>CU_JIT_INPUT_FATBINARY}
+cdef tuple ONE_IMAGE = (str, bytes, bytearray, memoryview, os.PathLike)
 
 
 cdef tuple _inputs(object images):
     """Return (name, checked image) of each image to link. Raises TypeError or ValueError."""
-    if isinstance(images, (str, bytes, bytearray, memoryview, os.PathLike)):
+    if isinstance(images, ONE_IMAGE):
         raise TypeError("link takes a list of images, such as [first, second]; one image alone is"
                         " loaded by Module(image)")
     found = []

@@ -12,6 +12,8 @@ from libc.string cimport memset
 
 from cudadrv._engine cimport own_box
 
+cdef tuple BOOLEANS = (bool, np.bool_)
+
 
 cdef tuple steps_of(tuple sizes, Py_ssize_t itemsize):
     """Return the steps of an array whose items are contiguous, in C order."""
@@ -84,7 +86,7 @@ cdef list _per_axis(object key, Py_ssize_t dimensions):
 
 
 cdef object _integer(object key):
-    if isinstance(key, (bool, np.bool_)):   # NumPy takes them for masks
+    if isinstance(key, BOOLEANS):   # NumPy takes them for masks
         raise TypeError(f"indices are integers, slices and ..., not {key}")
     try:
         return operator.index(key)

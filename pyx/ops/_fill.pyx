@@ -27,6 +27,7 @@ from cudadrv._region cimport (
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token, new_token, stand_for
 
+cdef tuple INTEGERS = (int, np.integer)
 cdef object _plain_dtype = None     # the dtype that was last passed to _code_of
 cdef int _plain_code = 0            # what _code_of returned for `_plain_dtype`
 
@@ -161,7 +162,7 @@ cdef object _item(object value, object dtype):
             raise TypeError(f"fill of dtype {dtype} takes a tuple of {len(dtype.names)} values")
         for name, part in zip(dtype.names, value):
             item[name] = _item(part, dtype[name]) if dtype[name].subdtype is None else part
-    elif isinstance(value, (int, np.integer)) and dtype.kind in "iufc" \
+    elif isinstance(value, INTEGERS) and dtype.kind in "iufc" \
             and not isinstance(value, np.timedelta64):
         _set_number(item, int(value))
     else:

@@ -1,5 +1,6 @@
 """Code from which Cython 3.3.0 or 3.3.1 makes wrong C, and which must not be in a .pyx file."""
 
+import builtins
 import re
 from pathlib import Path
 
@@ -133,3 +134,35 @@ def test_no_list_of_objects_is_copied_by_list():
         if call not in NO_OBJECTS and not call.rstrip(")").endswith((".items(", ".values("))
     ]
     assert not found
+
+
+# ---- isinstance with a tuple: Cython 3.3.1 takes a failure for "yes" ----
+
+BUILTIN = {name for name, value in vars(builtins).items() if isinstance(value, type)}
+CHECKED = re.compile(r"isinstance\([^()]+, \(([^()]+)\)\)")
+
+
+def classes_that_may_fail(path, known):
+    """The tuples that are written in a call of isinstance and name a Python class."""
+    for names in CHECKED.findall(path.read_text(encoding="utf-8")):
+        if {name.strip() for name in names.split(",")} - known:
+            yield f"{path.name}: ({names})"
+
+
+def test_no_python_class_is_in_a_tuple_of_isinstance():
+    """`isinstance(x, (int, np.integer))` is true if x.__class__ raises: give the tuple a name."""
+    ours = {
+        name
+        for path in SOURCES
+        for name in re.findall(r"^cdef class (\w+)", path.read_text(encoding="utf-8"), re.M)
+    }
+    assert not [found for path in SOURCES for found in classes_that_may_fail(path, BUILTIN | ours)]
+
+
+def test_such_tuples_are_found(tmp_path):
+    source = tmp_path / "_some.pyx"
+    source.write_text(
+        "if isinstance(a, (int, str)):\n    pass\n"
+        "if isinstance(a[0], (int,\n                     np.integer)):\n    pass\n"
+    )
+    assert len(list(classes_that_may_fail(source, BUILTIN))) == 1
