@@ -48,12 +48,14 @@ CPUS = len(os.sched_getaffinity(0))
 DEFAULTS = [flag for flag in ("-O2", "-g0") if flag[:2] not in os.environ.get("CFLAGS", "")]
 # -Wno-unused-function: Cython emits helpers that a module may not need.
 # Cython modules that no loop of a program spends its time in, such as those that make objects or
-# raise errors. With -O1 they compile in less than two thirds of the time.
+# raise errors, and such folders of the software driver. With -O1 they compile in two thirds of the
+# time.
 SELDOM_USED = {
     *("_array_copy", "_array_memory", "_array_staging", "_arrays", "_conditions"),
     *("_driver_pool", "_errors", "_host_function", "_in_place", "_joined", "_kinds"),
     *("_library", "_limits", "_managed", "_migrations", "_module", "_offload", "_opening"),
     *("_peers", "_refusal", "_sharing", "_textures", "_virtual"),
+    *("api", "code", "device", "explore", "graph", "memory"),
 }
 C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
 # -ffp-contract=off: the compiler must not fuse two operations that PTX rounds separately.
@@ -206,7 +208,7 @@ def units(sources: Iterable[str], folder: str) -> dict[str, list[str]]:
 
 
 def with_less_optimization(source: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a compilation, with -O1 for a module that is seldom used."""
+    """Return the options of a compilation, with -O1 for code that is seldom used."""
     flags = options["extra_postargs"]
     if Path(source).stem not in SELDOM_USED or "-O2" not in flags:
         return options

@@ -34,6 +34,9 @@ WITHOUT_DRIVER = (
 
 def pytest_configure():
     os.environ.pop("CUDADRV_SOFTWARE", None)
+    # Tests start thousands of Python processes, which would compile the same modules again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # NumPy's other threads spin at first: a third of the CPU time of a short process. Tests
     # multiply only small matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -161,13 +161,13 @@ tried = Counter()  # for each function, how many of its failures were sampled in
 
 
 def sampled_cases(calls):
-    """Cases of each function: its first and its last call with two statuses, which take turns.
+    """Cases of each function: its first and its last call. The statuses take turns.
 
     Most programs call the same functions. When a function has failed with each status, one more
     case is enough in each program.
     """
     for symbol, count in calls.items():
-        found = [nth for nth in sorted({1, count}) for _ in range(2)]
+        found = sorted({1, count})
         if tried[symbol] >= len(STATUSES):
             found = [found[tried[symbol] % len(found)]]
         for nth in found:

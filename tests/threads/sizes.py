@@ -24,7 +24,7 @@ SMALL, LARGE = 64, GRANULE + 64
 GUARD = 64  # bytes behind the other buffer
 MANY = [1] * 20  # sizes, so many that Python makes a new tuple for them
 FREELIST = 64  # maximum number of unused Region objects that are kept: pyx/memory/_region.pyx
-ROUNDS = 3
+ROUNDS = 2
 
 
 class World:
