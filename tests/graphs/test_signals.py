@@ -1,6 +1,7 @@
 """Signals in graphs: sets and waits that are captured or added, and the numbers of each launch."""
 
 import ctypes
+import sys
 import threading
 
 import pytest
@@ -465,8 +466,8 @@ def test_another_librarys_capture(world, signal):
 
 
 def test_two_threads_launch(world, signal):
-    """Each launch sets a larger number, or is refused."""
-    steps = []
+    """Of two launches that set the same number, one is refused."""
+    steps, together, former = [], threading.Barrier(2), sys.getswitchinterval()
     for _ in range(2):
         graph = cu.Graph()
         graph.add_set(signal, 1)
@@ -476,18 +477,23 @@ def test_two_threads_launch(world, signal):
     def launch(step):
         for number in range(1, 101):
             step[0].set(number)
+            together.wait()
             try:
                 step.launch(world.main)
             except cu.SignalError:
                 refused.append(number)
 
     threads = [threading.Thread(target=launch, args=(step,)) for step in steps]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(former)
     signal.wait(100)
-    assert 100 <= len(refused) < 200
+    assert sorted(refused) == list(range(1, 101))
 
 
 def test_functions_and_signals(world, signal):
@@ -534,6 +540,8 @@ def test_a_launch_that_fails(world, signal, turn, function):
         step.launch(world.main)
     turn.set(1)
     world.main.synchronize()
+    if function != "cuEventRecord":
+        assert signal.value == 2
 
 
 @pytest.mark.cuda_software

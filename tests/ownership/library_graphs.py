@@ -253,7 +253,7 @@ class GraphChoices(ManagedChoices):
         if stream is not None and self.is_usable(stream) and self.chance(0.3):
             self.discard_lent(executable, stream)
         found = leaves(executable.content.enabled)
-        used = {use[0].memory for each in found for use in each.uses}
+        used = {use[0].memory for each in found for use in each.uses if not use[0].is_signal}
         watched = [each for each in self.buffers if each.memory in used and not each.closed]
         whole = {each.memory for each in watched if each.nbytes == each.memory.model.nbytes}
         if self.session.failing and whole != used:

@@ -11,7 +11,10 @@ WEIGHTS = {
     "close_signal": 2,
     "forget_signal": 1,
 }
-FAILURES = {"set_signal": ("cuStreamWriteValue64_v2", "cuEventRecord", "cuEventCreate")}
+FAILURES = {
+    "set_signal": ("cuStreamWriteValue64_v2", "cuEventRecord", "cuEventCreate"),
+    "launch_graph": ("cuGraphLaunch", "cuEventRecord", "cuEventCreate"),
+}
 MOST_SIGNALS = 3
 
 

@@ -719,7 +719,9 @@ class BufferSession(PeerSession):
             return False, None
         if current and current.model.capture and effect and fills_by_parts(buffer, effect):
             # The driver's capture can take only fills of one operation.
+            order = current.model.capture.plan.order()
             answer, _, _ = self._judge(stream, [(buffer, mode)], blocking)
+            current.model.capture.plan.restore(order)  # it is refused in any case: no wait stays
             answers = answer if isinstance(answer, frozenset) else {answer}
             allowed = frozenset(answers - {OK, WAITED} | {FILL_BY_PARTS})
             self.call(what, allowed, call, buffer)

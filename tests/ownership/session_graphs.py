@@ -293,6 +293,8 @@ class GraphSession(BufferSession):
                 else self.call("launch of a graph", answer, call, *watched)
             )
         except Failed:
+            if self.queued:
+                self.lose_turn(content)
             self.after_failure(on.model, [use for each in leaves(operations) for use in each.uses])
             return None
         if result is None:

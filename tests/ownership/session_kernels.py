@@ -278,9 +278,9 @@ class KernelSession(BufferSession):
         call = lambda: add.prepare(1, 1, *args, borrows=operands[ARGUMENTS:])  # noqa: E731
         answer = OVERLAP if contradict(uses) else OK
         real = self.call("prepare", answer, call)
+        self.after_use(*(buffer for buffer, _ in uses))
         if answer != OK:
             return None
-        self.after_use(*(buffer for buffer, _ in uses))
         return Ready(real, place, modelled(uses), Add(count))
 
     def prepare_swap(self, module, buffer):

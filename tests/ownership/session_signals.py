@@ -185,6 +185,12 @@ class SignalSession(BlockSession):
             each.signal.sets.append((each.number, node))
         return sets
 
+    def lose_turn(self, content):
+        """Note the sets of a queued launch after which a call has failed: no wait finds them."""
+        for each in content.operations:
+            if each.effect.kind == "set of a signal":
+                each.effect.signal.queued = each.effect.number
+
     # ---- the host ----
 
     def synchronize_signal(self, signal, number):
