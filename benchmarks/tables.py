@@ -21,7 +21,7 @@ PAGES = [
     *(
         ROOT / "docs" / name
         for name in (
-            *("index.md", "performance.md", "benchmarks.md"),
+            *("index.md", "performance.md", "benchmarks.md", "comparison.md"),
             *("interop.md", "managed.md", "pipelines.md", "graphs.md"),
         )
     ),
@@ -96,7 +96,7 @@ POOLS = {
     "managed": "managed",
     "managed on a stream": "managed, on a stream",
 }
-FEW_CALLS = ("h2d", "h2d and wait", "launch", "launch prepared", "record", "wait")
+FEW_CALLS = ("h2d", "h2d and wait", "launch", "record")
 FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
 
 

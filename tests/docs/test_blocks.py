@@ -68,6 +68,12 @@ def test_readme_has_blocks():
     assert sum(block.expected is not None for block in blocks) >= 2
 
 
+def test_readme_is_read_in_ten_minutes():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    words = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()
+    assert sum(any(map(str.isalnum, word)) for word in words) <= 900
+
+
 @pytest.mark.parametrize(
     ("code", "text", "agrees"),
     [
