@@ -7,6 +7,7 @@
 #include "base/undefined.h"
 #include "memory/host_pages.h"
 #include "race/race_names.h"
+#include "work/tracer.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -260,6 +261,13 @@ extern "C" int cudadrvSoftSetWords(const cudadrvSoftWords *words) {
     state().words = words ? *words : cudadrvSoftWords();
     static const int registered = std::atexit(tell_unnamed);
     return registered;
+}
+
+extern "C" void cudadrvSoftTrace(const cudadrvSoftTracer *told) {
+    if (in_forked_child())
+        return;
+    Lock lock(state().mutex); // no call of the former functions goes on afterwards
+    tracer = told;
 }
 
 extern "C" int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes) {

@@ -74,4 +74,7 @@ SOFT_EXPORT int cudadrvSoftSetWords(const cudadrvSoftWords *words);
 // Says that memory gets a new owner, for whom its contents are undefined (checks=init). Has no
 // effect while work is unfinished, because this may be work of the old owner.
 SOFT_EXPORT int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes);
+typedef struct cudadrvSoftTracer cudadrvSoftTracer; // see work/tracer.h
+// Traces until the next call; NULL ends that. The struct must live as long as the process.
+SOFT_EXPORT void cudadrvSoftTrace(const cudadrvSoftTracer *tracer);
 SOFT_EXPORT int cudadrvSoftTagStream(CUcontext context, CUstream stream, unsigned long long tag);

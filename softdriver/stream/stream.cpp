@@ -6,6 +6,7 @@
 #include "graph/works.h"
 #include "stream/green.h"
 #include "stream/shared_event.h"
+#include "work/tracer.h"
 
 #include <algorithm>
 
@@ -94,6 +95,7 @@ CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
         *queued = operation;
     operation->number = state().next_operation++;
     state().races.submitted(stream, operation);
+    trace_submission(*operation, stream.tag);
     state().scheduler.enqueue(std::move(operation));
     return CUDA_SUCCESS;
 }

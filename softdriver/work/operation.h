@@ -91,6 +91,9 @@ struct Operation {
     std::string node;
     RaceMark mark;
     RaceLabel label; // identifies the operation in reports; the client sets it
+    // For a client's trace: the tag of the stream or 0, when it began to run, the client's numbers.
+    uint64_t traced_tag = 0, traced_start = 0;
+    unsigned long long traced[2] = {0, 0};
     // The previous kernel, if this kernel may begin before it ends; else null.
     std::shared_ptr<Operation> predecessor;
     // For the race detector: what this kernel does before it waits for its predecessor. This part

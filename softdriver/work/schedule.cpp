@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "work/tracer.h"
 
 #include <algorithm>
 
@@ -184,6 +185,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
         }
     operation->progress = Progress::Running;
     state().races.started(operation);
+    trace_start(*operation);
     if (operation->pieces) {
         run_piece(lock, operation);
         return;
@@ -207,6 +209,7 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
 }
 
 void Scheduler::complete(Operation &operation) {
+    trace_end(operation);
     operation.finished = Clock::now();
     operation.progress = Progress::Done;
     operation.waits.clear();
