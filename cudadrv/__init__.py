@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from cudadrv._signal import Signal
     from cudadrv._status import CUresult
     from cudadrv._textures import Surface, Texture
+    from cudadrv._tracing import profile, trace
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
 
     def __getattr__(name):
@@ -199,11 +200,13 @@ __all__ = [
     "open",
     "ordering",
     "prefetch_batch",
+    "profile",
     "read",
     "reap",
     "scalar_access",
     "shared",
     "skip_file_prefixes",
+    "trace",
     "write",
     "zeros",
 ]

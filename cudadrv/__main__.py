@@ -1,9 +1,10 @@
-"""The command line: ``python -m cudadrv info | demo | bench | libcuda | run | explore``."""
+"""The command line: ``python -m cudadrv info | demo | bench | trace | libcuda | run | explore``."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import cudadrv as cu
 from cudadrv._software_commands import add_commands
@@ -84,6 +85,14 @@ def make_parser() -> argparse.ArgumentParser:
         help="measure what calls cost",
         description="Measure what single calls of cudadrv cost on this machine.",
     )
+    trace = commands.add_parser(
+        "trace",
+        help="print what a trace adds up to, and draw it",
+        description="Print what a trace of cudadrv adds up to: operations, waits, calls of the"
+        " driver, and refusals. Exit status 2: FILE is no such trace.",
+    )
+    trace.add_argument("file", metavar="FILE", help="what cudadrv.trace has written")
+    trace.add_argument("--svg", metavar="FILE", help="draw the trace as a picture")
     add_commands(commands)
     commands.add_parser(
         "explore", help="run a command under every order of its asynchronous work", add_help=False
@@ -113,11 +122,29 @@ def run(arguments: Sequence[str] | None = None) -> int:
         from cudadrv._bench import run_bench
 
         return run_bench() if driver_is_usable() else 1
+    if options.command == "trace":
+        return show_trace(options.file, options.svg)
     if options.command == "libcuda":
         from cudadrv._libcuda import place
 
         return place(options.folder)
     parser.print_help()
+    return 0
+
+
+def show_trace(file: str, svg: str | None) -> int:
+    from cudadrv._trace_file import NotATraceError, read
+    from cudadrv._trace_picture import picture
+    from cudadrv._trace_table import summary, table
+
+    try:
+        trace = read(file)
+    except NotATraceError as error:
+        complain(f"trace: {file} is no trace of cudadrv: {error}")
+        return 2
+    print(table(summary(trace)))
+    if svg is not None:
+        Path(svg).write_text(picture(trace), encoding="utf-8")
     return 0
 
 

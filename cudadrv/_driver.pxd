@@ -446,13 +446,17 @@ cdef extern from "cudadrv/driver.h" nogil:
         bint forked
         int attention
         bint ending
-        bint slowly
+        int slowly
         int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil
         int (*renew_memory)(CUdeviceptr address, size_t bytes) noexcept nogil
         void (*asks)(int purpose) noexcept nogil
         bint (*repeats)() noexcept nogil
         void (*uses)(unsigned long long address, size_t nbytes, int writes) noexcept nogil
     cudadrv_driver *cudadrv_table
+    enum:
+        CUDADRV_ENDS
+        CUDADRV_HAS_RANGES
+        CUDADRV_TRACES
     enum:
         CUDADRV_LOANS_HAVE_ENDED
         CUDADRV_FUNCTION_RUNS
@@ -996,6 +1000,7 @@ cdef inline bint has_answered(CUresult status, CUresult answer) noexcept nogil:
     """
     return status == answer and not was_not_called()
 cdef unsigned long this_thread() noexcept nogil
+cdef const void *missing_entry() noexcept
 
 
 cdef extern from *:     # macros that Cython defines in every module

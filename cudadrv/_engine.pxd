@@ -98,6 +98,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t limited
         uint16_t unusual        # `closed` and `limited` at once
         uint8_t managed
+        uint32_t traced
         uint32_t batch
         void *exports
     ctypedef struct own_stream
@@ -115,6 +116,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t seq
         uint64_t settled
         uint64_t number
+        uint64_t traced
         uint32_t slot
         uint8_t order
         uint32_t loans
@@ -128,6 +130,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_event last
     ctypedef struct own_engine:
         uint32_t size
+        void (*hears)(uint32_t slot, uint64_t seq) noexcept nogil
     ctypedef struct own_operation:
         uint64_t seq
         uint32_t site

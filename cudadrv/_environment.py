@@ -55,7 +55,12 @@ REQUIRE_GPU = Variable(
     " ([options](../testing.md#options))",
     "when pytest starts",
 )
-VARIABLES = (DRIVER, SOFTWARE, COPY_THREADS, MEMORY, CACHE_DIR, REQUIRE_GPU)
+TRACE = Variable(
+    "CUDADRV_TRACE",
+    "the file to which the process writes a [trace](../tracing.md)",
+    "at the first use of the driver",
+)
+VARIABLES = (DRIVER, SOFTWARE, COPY_THREADS, MEMORY, CACHE_DIR, REQUIRE_GPU, TRACE)
 
 # The libcuda.so.1 that a run of pytest, or `python -m cudadrv run`, has made for its processes.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
@@ -101,6 +106,11 @@ def driver() -> str:
 def software_settings() -> str:
     """Return the settings of the software driver, which checks them."""
     return os.environ.get(SOFTWARE.name, "")
+
+
+def trace_file() -> str:
+    """Return the file to which the process writes a trace, or ""."""
+    return os.environ.get(TRACE.name, "")
 
 
 def observed() -> str | None:

@@ -7,9 +7,11 @@ from cudadrv._driver cimport CUresult, CUDA_SUCCESS, CUDA_ERROR_NOT_READY
 
 
 ctypedef int (*context_loser)(CUresult status) except -1
+ctypedef void (*refusal_hearer)(object error) noexcept
 
 
 cdef void lose_contexts_with(context_loser function) noexcept
+cdef int tell_refusals_to(refusal_hearer function) except -1
 cdef int raise_status(CUresult status) except -1 with gil
 cdef void report(CUresult status) noexcept with gil
 cdef void report_text(str text) noexcept

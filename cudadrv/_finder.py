@@ -25,7 +25,7 @@ NAMES = frozenset(
     _launch_node _library _limits _loan _managed _memory _memory_kinds _migrations _module
     _names _node _offload _opening _operation _ordering _peers _place _pool _refusal _region
     _release _segment _sharing _signal _signal_node _site _staging _stream _textures _token
-    _virtual _waits
+    _trace _virtual _waits
     """.split()  # noqa: SIM905
 )
 
@@ -75,6 +75,7 @@ LATER = {
     "_signal": "Signal",
     "_status": "CUresult",
     "_textures": "Surface Texture",
+    "_tracing": "profile trace",
 }
 
 

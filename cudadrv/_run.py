@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TextIO
 
-from cudadrv._environment import DRIVER, LIBCUDA, SOFTWARE, software_settings
+from cudadrv._environment import DRIVER, LIBCUDA, SOFTWARE, TRACE, software_settings
 from cudadrv._libcuda import lay_out, variables
 from cudadrv._library import software_path
 from cudadrv._run_report import as_json, as_text, problems, read
@@ -69,6 +69,11 @@ def make_parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", metavar=metavar, help=text)
     parser.add_argument("--json", metavar="FILE", help="write the whole report to FILE, as JSON")
     parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="let the first process that uses cudadrv write a trace for Perfetto to FILE",
+    )
+    parser.add_argument(
         "--error-exitcode",
         type=int,
         default=0,
@@ -109,8 +114,21 @@ def run_command(arguments: Sequence[str]) -> int:
     options, command = parsed(make_parser(), arguments)
     try:
         settings = checked_settings(options)
-        with opened(options.json) as file, prepared(settings, command) as place:
+        with (
+            opened(options.json) as file,
+            opened(options.trace, "--trace") as trace,
+            prepared(settings, command) as place,
+        ):
+            if trace is not None:
+                if trace.seekable():
+                    trace.truncate(0)
+                place.environment[TRACE.name] = os.path.abspath(options.trace)
             status = spawn_and_wait(command, place.environment)
+            if trace is not None and trace.seekable() and os.fstat(trace.fileno()).st_size == 0:
+                print(
+                    f"{PROGRAM}: no process has used cudadrv, so {options.trace} is empty",
+                    file=sys.stderr,
+                )
             return report(place, file, command, settings, status, options)
     except RunError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)

@@ -31,6 +31,15 @@ enum cudadrv_attention {
     CUDADRV_FUNCTION_RUNS = 4 /* a function that a stream called: see host_functions.h */
 };
 
+/* Why operations take the slow path. */
+enum cudadrv_slowly {
+    CUDADRV_ENDS = 1,       /* Python is finalizing */
+    CUDADRV_HAS_RANGES = 2, /* a profiler gets a range for each operation */
+    CUDADRV_TRACES = 4      /* a trace is being written: see trace.h */
+};
+
+struct cudadrv_tracer; /* see trace_calls.h */
+
 typedef struct cudadrv_driver {
     /* Stores the name of a failed call, which this thread's next check() reports. */
     void (*note_failure)(const char *call);
@@ -40,7 +49,7 @@ typedef struct cudadrv_driver {
     int attention;
     /* Python is finalizing. Threads that Python no longer knows may still be in the engine. */
     int ending;
-    /* No operation takes the fast path: Python is finalizing, or each operation gets a range. */
+    /* Not 0 if no operation takes the fast path: bits of cudadrv_slowly. */
     int slowly;
     /* cudadrvSoftTagStream of the software driver; NULL with any other driver. It gives a stream a
      * number. The driver passes this number to the functions in `words` of cudadrv._driver to ask
@@ -57,6 +66,8 @@ typedef struct cudadrv_driver {
     int (*repeats)(void);
     /* cudadrvSoftUses of the software driver, or NULL. It says which bytes such a function uses. */
     void (*uses)(unsigned long long address, size_t bytes, int writes);
+    /* cudadrvSoftTrace of the software driver, or NULL. It says when operations run. */
+    void (*trace)(const struct cudadrv_tracer *tracer);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
@@ -73,7 +84,7 @@ extern CUDADRV_HIDDEN cudadrv_driver cudadrv_the_table;
 static void cudadrv_note_nothing(const char *call) { (void)call; }
 
 static cudadrv_driver cudadrv_the_table = {
-    cudadrv_note_nothing, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL,
+    cudadrv_note_nothing, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL,
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
 #include "driver_functions.h"

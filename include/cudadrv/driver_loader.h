@@ -75,6 +75,7 @@ static int cudadrv_load_table(void *library) {
     *(void **)&cudadrv_table->asks = dlsym(library, "cudadrvSoftAsks");
     *(void **)&cudadrv_table->repeats = dlsym(library, "cudadrvSoftRepeats");
     *(void **)&cudadrv_table->uses = dlsym(library, "cudadrvSoftUses");
+    *(void **)&cudadrv_table->trace = dlsym(library, "cudadrvSoftTrace");
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     cudadrv_table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"

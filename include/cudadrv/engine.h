@@ -81,6 +81,7 @@ typedef struct own_stream {
     uint64_t passive; /* `uses` + 1 if there were passive operations since the last use */
     uint64_t number;  /* number that names the stream in messages, as in "Stream 3" */
     struct own_stream *next;
+    uint64_t traced; /* the last trace that knows the name of the stream */
     own_operation recent[OWN_RECENT];
 } own_stream;
 
@@ -107,6 +108,9 @@ typedef struct own_engine {
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
     struct own_runs *runs;      /* the last operation, if its epochs may be renewed: see runs.h */
+    /* NULL, or called with the lock held when the host learns that the operations of a slot up to
+     * `seq` are complete. */
+    void (*hears)(uint32_t slot, uint64_t seq);
 } own_engine;
 
 static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, sizeof *engine); }
@@ -291,6 +295,9 @@ static inline void own_over_if_lost_(own_engine *engine, const own_stream *strea
     own_slot *slot = &engine->slots[stream->slot];
     if (stream->domain->lost && stream->state != OWN_RETIRED && slot->done < stream->settled) {
         slot->done = stream->settled;
+        if (engine->hears) {
+            engine->hears(stream->slot, stream->settled);
+        }
     }
 }
 

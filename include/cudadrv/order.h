@@ -199,9 +199,28 @@ static inline int own_wait(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
+/* Tells `hears` what the host learns from a snapshot. */
+OWN_ONCE void own_tell_(const own_engine *engine, const own_snapshot *news);
+
+#if OWN_BODIES
+void own_tell_(const own_engine *engine, const own_snapshot *news) {
+    for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
+        if (engine->slots[i].done < news->clock->seq[i]) {
+            engine->hears(i, news->clock->seq[i]);
+        }
+    }
+    if (news->seq && engine->slots[news->slot].done < news->seq) {
+        engine->hears(news->slot, news->seq);
+    }
+}
+#endif
+
 /* Call this when the host has seen that everything in the snapshot is complete. */
 static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
     own_lock_clocks(engine);
+    if (__builtin_expect(engine->hears != NULL, 0)) {
+        own_tell_(engine, news);
+    }
     for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
         if (engine->slots[i].done < news->clock->seq[i]) {
             engine->slots[i].done = news->clock->seq[i];

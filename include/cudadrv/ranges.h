@@ -136,6 +136,7 @@ typedef struct own_memory {
     uint32_t asked;         /* number of a request: see own_may_need_malloc_ */
     uint32_t batch;         /* number of the last batch of copies that writes the memory */
     uint32_t hint;          /* index of the range that own_only_range_ found last */
+    uint32_t traced;        /* number of the memory in traces; 0 if it has none */
     own_limits *limits;     /* NULL until the memory is first discarded or attached */
     struct own_hold *holds; /* of the graphs that use the memory */
 } own_memory;

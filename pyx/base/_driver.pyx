@@ -19,6 +19,7 @@ cdef extern from "cudadrv/driver_loader.h":
     bint cudadrv_load_table(void *library)
     const char *cudadrv_next_missing(size_t *index)
     const char *cudadrv_library_path(void *library)
+    void cudadrv_not_supported()
 
 
 cdef extern from "cudadrv/driver_log.h":
@@ -140,6 +141,11 @@ def missing_functions():
         if name is NULL:
             return tuple(names)
         names.append(name.decode())
+
+
+cdef const void *missing_entry() noexcept:
+    """Return what the table has for each function that the driver lacks."""
+    return <const void *>cudadrv_not_supported
 
 
 def header_version():

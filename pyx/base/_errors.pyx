@@ -297,6 +297,29 @@ cdef int close_at_end(object thing, object raised, str what) except -1:
     return 0
 
 
+cdef refusal_hearer _hear_refusal = NULL
+
+
+def _init_and_tell(self, *arguments):
+    RuntimeError.__init__(self, *arguments)
+    if _hear_refusal is not NULL:   # the trace may have ended meanwhile
+        _hear_refusal(self)
+
+
+cdef int tell_refusals_to(refusal_hearer function) except -1:
+    """Call a function for each OwnershipError that is made, until it is NULL again.
+
+    Without such a function, OwnershipError has no `__init__`.
+    """
+    global _hear_refusal
+    _hear_refusal = function
+    if function is not NULL:
+        OwnershipError.__init__ = _init_and_tell
+    elif "__init__" in OwnershipError.__dict__:
+        del OwnershipError.__init__
+    return 0
+
+
 cdef dict _makers = {}      # for each class that programs cannot call: how to get an object of it
 
 

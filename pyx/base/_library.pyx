@@ -79,8 +79,21 @@ def _open():
             _start()
             status_of(CUDA_SUCCESS)  # loads `CUresult`; an error may come without free memory
             _ready = True
+            _begin_trace()
     finally:
         lock.release()
+
+
+def _begin_trace():
+    from cudadrv._environment import trace_file
+    if trace_file():
+        from cudadrv._tracing import begin_for_process
+        begin_for_process()
+
+
+def open_now():
+    """Open the driver, if it is not open yet."""
+    ensure_driver()
 
 
 def _choose():

@@ -11,11 +11,12 @@ from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 
+from cudadrv._errors cimport report_text
 from cudadrv._device cimport Context, attend, is_usable
 from cudadrv._driver cimport (
-    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr, CUresult,
-    CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, cudadrv_table, last_failure,
-    unlikely,
+    CUDADRV_TRACES, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED,
+    CUdeviceptr, CUresult, CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync,
+    cudadrv_table, last_failure, unlikely,
 )
 from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, prepare
 from cudadrv._names cimport ALLOCATION, RELEASE
@@ -36,6 +37,7 @@ from cudadrv._release cimport (
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream
+from cudadrv._trace cimport begin_memory, end_memory
 from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError, OwnershipError
@@ -488,6 +490,8 @@ cdef void list_memory(Memory memory) noexcept:
     if _newest is not NULL:
         (<Memory>_newest).newer = <void *>memory
     _newest = <void *>memory
+    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+        _trace_begin(memory)
 
 
 cdef void show_memory(Memory memory) noexcept:
@@ -506,6 +510,8 @@ cdef void unlist_memory(Memory memory) noexcept:
     global _newest
     if not _is_listed(memory):
         return
+    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+        _trace_end(memory)
     if memory.newer is not NULL:
         (<Memory>memory.newer).older = memory.older
     else:
@@ -513,6 +519,31 @@ cdef void unlist_memory(Memory memory) noexcept:
     if memory.older is not NULL:
         (<Memory>memory.older).newer = memory.newer
     memory.newer = memory.older = NULL
+
+
+cdef void _trace_begin(Memory memory) noexcept:
+    """Give memory a number in the trace. Memory of other libraries shares the state of its home."""
+    if memory.state is NULL or memory.home is not None:
+        return
+    try:
+        begin_memory(memory.state, memory.label, memory.nbytes, memory.site, cached_bytes())
+    except Exception as error:
+        report_text(f"cudadrv: memory is missing in the trace: {error!r}")
+
+
+cdef void _trace_end(Memory memory) noexcept:
+    if memory.state is NULL or memory.home is not None:
+        return
+    try:
+        end_memory(memory.state, memory.nbytes, cached_bytes())
+    except Exception as error:
+        report_text(f"cudadrv: memory is missing in the trace: {error!r}")
+
+
+def trace_live_memory():
+    """Give all live memory a number in the trace that has just begun."""
+    for memory in _live_memory():
+        _trace_begin(memory)
 
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):

@@ -21,10 +21,10 @@ from cudadrv._box_copy cimport BoxCopy, box_call, describe_staged
 from cudadrv._copy cimport copy_call, refuse_other_dtype
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
-    CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED, CUdeviceptr, CUevent, CUresult,
-    CUstream, CUstreamCaptureMode, cuEventRecord, cuThreadExchangeStreamCaptureMode,
-    in_cuMemHostAlloc,
+    CUDADRV_TRACES, CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
+    CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED, CUdeviceptr,
+    CUevent, CUresult, CUstream, CUstreamCaptureMode, cuEventRecord,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table, in_cuMemHostAlloc, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, engine, own_join_host, own_known, own_snapshot_drop,
@@ -45,6 +45,7 @@ from cudadrv._region cimport (
 from cudadrv._release cimport drain, is_complete, release_later
 from cudadrv._stream cimport Capturing, Stream
 from cudadrv._token cimport Token, new_token, stand_for
+from cudadrv._trace cimport name_request, trace_operation, trace_ticks
 
 from cudadrv._errors import CaptureError
 
@@ -734,6 +735,8 @@ cdef size_t _whole_steps(size_t nbytes) noexcept nogil:
 cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
     cdef int reason = LOOK
     stream.usable()
+    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+        name_request(&transfer.operation.request, stream.order, <size_t>stream.raw)
     with nogil:
         _open(transfer)
     while reason != DONE:
@@ -805,8 +808,12 @@ cdef void _note(Transfer *transfer, uint32_t at, int reason) noexcept nogil:
 
 
 cdef int _issue(Transfer *transfer, Stream stream) except? -1 nogil:
+    cdef bint traced = cudadrv_table.slowly & CUDADRV_TRACES
+    cdef uint64_t begun = trace_ticks() if unlikely(traced) else 0
     at = _aim(transfer)
     reason = attempt(&transfer.operation, stream, NULL, False, True)
+    if unlikely(traced):
+        trace_operation(&transfer.operation.request, begun, reason, False)
     _note(transfer, at, reason)
     return reason
 

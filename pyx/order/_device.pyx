@@ -36,6 +36,7 @@ from cudadrv._library cimport ensure_driver
 from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
 from cudadrv._ordering cimport policy_name
 from cudadrv._site cimport birth, place
+from cudadrv._trace cimport line_of_call
 
 from cudadrv._driver import fault_of
 from cudadrv._errors import (
@@ -523,6 +524,7 @@ cdef class Context:
         """
         cdef own_snapshot snapshot
         self.usable()
+        line_of_call()
         if self.captures:
             return False
         if not own_domain_snapshot(engine, self.domain, &snapshot):

@@ -24,6 +24,7 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport hint, only_made_by
 from cudadrv._names cimport checked_name
 from cudadrv._site cimport birth, place
+from cudadrv._trace cimport line_of_call
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import (
@@ -543,6 +544,7 @@ cdef class Event:
         cdef CUresult status
         if self.closed:  # another thread may have closed the event since the caller's check
             raise ValueError(f"{self.called()} is closed")
+        line_of_call()
         if not self.state.recorded:     # recorded in a capture, which the query would end
             self.refuse_now("waited for" if deadline else "asked for")
         self.waiters += 1

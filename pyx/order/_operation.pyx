@@ -11,10 +11,13 @@ State that outlives a call: the functions of a profiler that name ranges (the GI
 
 import atexit
 
+from libc.stdint cimport uint64_t
+
 from cudadrv._capture cimport Capture
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUevent, CUresult, CUstream, cuEventRecord, cuStreamWaitEvent, cudadrv_table,
-    enter_context, is_current, leave_context, likely, unlikely,
+    CUDADRV_ENDS, CUDADRV_HAS_RANGES, CUDADRV_TRACES, CUDA_SUCCESS, CUevent, CUresult, CUstream,
+    cuEventRecord, cuStreamWaitEvent, cudadrv_table, enter_context, is_current, leave_context,
+    likely, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, engine, own_ask, own_begin, own_lock_both, own_mutex_take,
@@ -27,13 +30,15 @@ from cudadrv._stream cimport (
     ISSUE_LOCK_IS_TAKEN, REFUSED, STREAM_IS_CAPTURING, Stream, check_stream, enter_stream,
     names_context,
 )
+from cudadrv._trace cimport name_request, trace_operation, trace_ticks
 from cudadrv._waits cimport Question, missing_waits, users_in_the_way
 
 
 # ---- operations ----
 
 def _note_the_end():
-    cudadrv_table.ending = cudadrv_table.slowly = True
+    cudadrv_table.ending = True
+    cudadrv_table.slowly |= CUDADRV_ENDS
 
 
 # At exit, daemon threads may still run although their Python thread states no longer exist.
@@ -49,7 +54,10 @@ cdef int name_ranges_with(object push, object pop) except -1:
     """Let each operation be a range, named by the operation and its line. None ends that."""
     global _push_range, _pop_range
     _push_range, _pop_range = push, pop
-    cudadrv_table.slowly = cudadrv_table.ending or push is not None
+    if push is not None:
+        cudadrv_table.slowly |= CUDADRV_HAS_RANGES
+    else:
+        cudadrv_table.slowly &= ~CUDADRV_HAS_RANGES
     return 0
 
 
@@ -64,9 +72,16 @@ cdef int issue_unusual(
     cdef Question question
     cdef int reason = 0
     cdef object pop = _pop_range    # another thread may end the ranges meanwhile
+    cdef bint traced = cudadrv_table.slowly & CUDADRV_TRACES
+    cdef bint captured = False
+    cdef bint answered = False
+    cdef uint64_t begun = 0
     works = None
     check_stream(stream)
     operation.request.stream = stream.order
+    if unlikely(traced):
+        name_request(&operation.request, stream.order, <size_t>stream.raw)
+        begun = trace_ticks()
     if unlikely(_push_range is not None):
         _push_range(f"{operation_name(operation.request.operation)} at"
                     f" {place(operation.request.site)}")
@@ -81,6 +96,7 @@ cdef int issue_unusual(
             if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
                     and runs is NULL:
                 capture = <Capture>stream.capture
+                captured = True
                 reason = capture.issue(
                     stream, &operation.request, operation.call, operation.arguments)
                 break
@@ -97,7 +113,11 @@ cdef int issue_unusual(
                 break
             for work in works:
                 stream.wait(work)
+        answered = True
     finally:
+        if unlikely(traced):
+            trace_operation(
+                &operation.request, begun, reason if answered else REFUSED, captured)
         if unlikely(pop is not None):
             pop()
     return reason

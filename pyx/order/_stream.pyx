@@ -46,6 +46,7 @@ from cudadrv._event cimport (
 from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._site cimport birth, place
+from cudadrv._trace cimport line_of_call
 
 from cudadrv._errors import CaptureError, OwnershipError
 
@@ -723,6 +724,7 @@ cdef class Stream:
         cdef own_snapshot snapshot
         cdef int purpose
         check_stream(self)
+        line_of_call(self.order, <size_t>self.raw)
         own_snapshot_take(engine, self.order, &snapshot)
         try:
             purpose = UNTIL_DONE if wait and (deadline == FOREVER or deadline > now_ns()) \
@@ -745,6 +747,7 @@ cdef class Stream:
         cdef bint noted = True
         cdef int reason
         check_stream(self)
+        line_of_call(self.order, <size_t>self.raw)
         if keeps_gil(self):
             reason = _record(self, event, as_of, &noted)
         else:
@@ -765,6 +768,7 @@ cdef class Stream:
         cdef int reason
         if unlikely(some_are_open):
             refuse_behind(&event.state.snapshot, event.called(), self.order)
+        line_of_call(self.order, <size_t>self.raw)
         if keeps_gil(self):
             reason = _wait(self, event, &noted)
         else:

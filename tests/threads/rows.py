@@ -121,11 +121,14 @@ class Member:
         return f"{self.owner}.{self.name}"
 
 
+IN_PYTHON = ("_group.py", "_pipeline.py", "_tracing.py")  # other modules with public classes
+
+
 def members() -> dict[str, dict[str, Member]]:
     """The members of each public class, by name."""
     classes = {
         node.name: node
-        for path in [*PACKAGE.glob("*.pyi"), PACKAGE / "_group.py", PACKAGE / "_pipeline.py"]
+        for path in [*PACKAGE.glob("*.pyi"), *(PACKAGE / name for name in IN_PYTHON)]
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.ClassDef)
         and node.name[0] != "_"
@@ -147,7 +150,8 @@ def _members_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterato
                 yield child.target.id + "=", Member(node.name, child.target.id + "=", child)
         elif isinstance(child, ast.FunctionDef):
             special = child.name.startswith("__") and child.name.endswith("__")
-            if child.name in ("__init__", "__new__", "__exit__"):  # __exit__: see __enter__
+            # __exit__: see __enter__
+            if child.name in ("__init__", "__new__", "__exit__", "__del__"):
                 continue
             if special or child.name[0] != "_":
                 member = Member(node.name, child.name, child)
@@ -380,6 +384,8 @@ REFUSALS = {
     "Pipeline.close": "it can be closed afterwards",
     "Pipeline.__enter__": "it can be closed afterwards",
     "capture_profiler.__enter__": "entered",
+    "trace.__enter__": "has not ended",
+    "profile.__enter__": "has not ended",
     "StreamGroup.__getitem__": "index out of range",  # a closed group has no streams
     "Buffer.accept": "is not shared",
     "Buffer.share": "is not shared",  # the other thread has accepted it
@@ -706,6 +712,8 @@ KINDS = {
     "memory pool": Kind("MemoryPool", lambda w: (w.context.pools.device,)),
     "limits": Kind("ContextLimits", lambda w: (w.context.limits,)),
     "profiler": Kind("capture_profiler", lambda w: (cu.capture_profiler(),)),
+    "trace": Kind("trace", lambda w: (cu.trace("/dev/null"),)),
+    "profile": Kind("profile", lambda w: (cu.profile(),)),
     "memory pools": Kind("MemoryPools", lambda w: (w.context.pools,)),
     "module": Kind("Module", lambda w: (cu.Module(PTX),)),
     "kernel": Kind("Kernel", _with_module(lambda module: module["scaled"])),

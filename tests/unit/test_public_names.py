@@ -62,6 +62,8 @@ OBJECTS = {
     "AccessWindow": lambda: cu.access_window(cu.DeviceBuffer(4)),
     "ContextLimits": lambda: cu.Device(0).context.limits,
     "capture_profiler": lambda: cu.capture_profiler(),
+    "trace": lambda: cu.trace("/dev/null"),
+    "profile": lambda: cu.profile(),
     "ordering": lambda: cu.ordering("wait"),
     "scalar_access": lambda: cu.scalar_access(False),
     "memory": lambda: cu.memory("locked"),

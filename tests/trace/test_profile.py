@@ -1,0 +1,117 @@
+"""`cudadrv.profile`, `python -m cudadrv trace` and `run --trace`."""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from limits import PATIENCE
+
+import cudadrv as cu
+from cudadrv.__main__ import main
+from cudadrv._trace_file import Slice, TraceFile, Track, read
+from cudadrv._trace_picture import picture
+from cudadrv._trace_table import joined, overlap_of, summary, table
+
+
+def program(up, down):
+    first, second = cu.LockedBuffer.zeros(1 << 16), cu.DeviceBuffer(1 << 16)
+    for _ in range(3):
+        second.copy_from_async(first, up)
+    down.wait(up)
+    second.fill_async(1, down)
+    with pytest.raises(cu.BufferBorrowedError):
+        second.copy_from_async(first, up)
+    down.synchronize()
+
+
+def test_a_profile_counts_operations_waits_and_bytes():
+    up, down = cu.Stream(name="up"), cu.Stream(name="down")
+    with cu.profile() as profile:
+        program(up, down)
+        inside = profile.summary
+    found = profile.summary
+    counts = {each.what.partition(" at ")[0]: each.count for each in found.operations}
+    assert counts == {"copy_from_async": 3, "fill_async": 1}
+    assert found.copied == inside.copied == 3 << 16
+    assert any("Stream 'down'" in each.what for each in found.waits)
+    assert {name for name, _, _ in found.refusals} == {"BufferBorrowedError"}
+    assert 0 < found.overlap <= 1
+    text = str(profile)
+    assert "192.0 KiB copied" in text
+    assert "\n1 refusal\n" in text
+    assert profile.summary is found
+
+
+def test_two_profiles_count_apart():
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    profile = cu.profile()
+    for times in (1, 2):
+        with profile:
+            for _ in range(times):
+                buffer.fill_async(1, stream)
+            stream.synchronize()
+        assert [each.count for each in profile.summary.operations] == [times]
+
+
+def test_overlap_is_the_time_with_two_streams_in_flight():
+    tracks = {i: Track(i, f"lane {i}", parent=i // 10) for i in (10, 11, 20)}
+    trace = TraceFile(tracks)
+    flight = [
+        Slice(tracks[10], "a", 0, 10),
+        Slice(tracks[11], "b", 5, 20),  # the same stream
+        Slice(tracks[20], "c", 15, 25),
+        Slice(tracks[20], "d", 40, 50),
+    ]
+    assert joined([(0, 10), (5, 20), (40, 50)]) == [(0, 20), (40, 50)]
+    assert overlap_of(trace, flight) == 5 / 35
+    assert overlap_of(trace, []) == 0
+
+
+def test_an_empty_trace_has_a_table_and_a_picture():
+    found = summary(TraceFile())
+    assert "0 operations" in table(found)
+    ET.fromstring(picture(TraceFile()))
+
+
+def test_the_command_prints_a_table_and_draws(tmp_path, capsys):
+    path, drawn = tmp_path / "run.pftrace", tmp_path / "run.svg"
+    with cu.trace(path):
+        program(cu.Stream(name="up"), cu.Stream(name="<&>"))
+    assert main(["trace", str(path), "--svg", str(drawn)]) == 0
+    assert capsys.readouterr().out == table(summary(read(path))) + "\n"
+    drawing = ET.parse(drawn).getroot()
+    titles = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}title")]
+    assert any("copy_from_async" in title for title in titles)
+    assert any("nothing orders this operation after it" in title for title in titles)
+    texts = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert any(text.startswith("Stream '<&>'") for text in texts)
+    assert "refused: BufferBorrowedError" in texts
+
+
+def test_the_command_and_bad_files(tmp_path, capsys):
+    other = tmp_path / "other"
+    other.write_bytes(b"")
+    assert main(["trace", str(other)]) == 2
+    assert "is no trace of cudadrv" in capsys.readouterr().err
+    assert main(["trace", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("uses", [True, False])
+def test_run_traces_the_process_that_uses_cudadrv(tmp_path, uses):
+    path = tmp_path / "run.pftrace"
+    program = "import cudadrv as cu; cu.DeviceBuffer(64).fill(1)" if uses else "pass"
+    command = ["run", "--trace", str(path), "--", sys.executable, "-c", program]
+    done = subprocess.run(
+        [sys.executable, "-m", "cudadrv", *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("no process has used cudadrv" in done.stderr) == (not uses)
+    if uses:
+        assert any(each.name == "fill" for each in read(path).slices)
