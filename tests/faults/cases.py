@@ -52,6 +52,9 @@ SECONDS = 120  # a case that takes longer counts as hanging, even on a busy mach
 # Little memory: one program fills it in each case.
 SETTINGS = "schedule=lazy,seed=1,kernel_faults=record,devices=2,memory=64MiB"
 os.environ.setdefault("CUDADRV_DRIVER", "software")
+# Set, because Python 3.11 may raise "SystemError: returned NULL without setting an exception" if
+# memory runs out while it finds that a variable is not set.
+os.environ.setdefault("CUDADRV_TRACE", "")
 # With more threads, the order of driver calls would vary.
 os.environ.setdefault("CUDADRV_COPY_THREADS", "1")
 

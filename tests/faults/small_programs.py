@@ -689,6 +689,17 @@ def limits():
 
 
 @program
+def tracing():
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    with cu.trace("/dev/null"):
+        buffer.fill_async(1, stream)
+        other = cu.LockedBuffer(64)
+        other.copy_from_async(buffer, stream)
+        stream.synchronize()
+    assert other.to_numpy()[5] == 1
+
+
+@program
 def kernel_variables():
     stream = cu.Stream()
     module = cu.Module(PTX.read_bytes(), name="variables")
