@@ -23,6 +23,18 @@ class ValueWork : public NodeWork {
                 operations[i] = failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS);
         return operations;
     }
+    // A driver of CUDA 13.0 changes only the addresses and numbers of a node that is ready to run.
+    CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
+        const auto &other = static_cast<const ValueWork &>(next);
+        auto same_kind = [](const CUstreamBatchMemOpParams &one,
+                            const CUstreamBatchMemOpParams &two) {
+            return one.operation == two.operation;
+        };
+        bool same = context_ == other.context_ &&
+                    std::equal(items_.begin(), items_.end(), other.items_.begin(),
+                               other.items_.end(), same_kind);
+        return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    }
     void describe(NodeParams &params) const override { describe(params.values); }
     void describe(CUDA_BATCH_MEM_OP_NODE_PARAMS &params) const {
         params = {};
@@ -85,6 +97,8 @@ SOFT_API(cuGraphBatchMemOpNodeSetParams,
 SOFT_API(cuGraphExecBatchMemOpNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params),
          (exec, node, params)) {
+    if (params && !params->ctx)
+        return CUDA_ERROR_INVALID_VALUE; // other functions say INVALID_CONTEXT
     return change_exec_node<ValueWork>(
         exec, node, [&](auto &, auto &work) { return make_value_work(params, work); });
 }

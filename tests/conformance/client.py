@@ -110,7 +110,8 @@ cuLibraryLoadData pspppppu|cuLibraryUnload p|cuLibraryGetKernel pps|cuLibraryGet
 cuKernelGetFunction pp|cuLinkCreate_v2 uppp|cuLinkAddData_v2 pipzsupp|cuLinkComplete ppp
 cuGraphCreate pu|cuGraphInstantiateWithFlags ppq|cuGraphExecDestroy p|cuGraphLaunch pp
 cuGraphUpload pp|cuGraphGetNodes ppp|cuGraphClone pp|cuGraphExecUpdate_v2 ppp
-cuGraphNodeSetEnabled ppu|cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
+cuGraphNodeSetEnabled ppu|cuGraphAddBatchMemOpNode pppzp|cuGraphExecBatchMemOpNodeSetParams ppp
+cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
 cuGraphGetId pp|cuGraphExecGetId pp|cuGraphNodeGetLocalId pp|cuGraphNodeGetToolsId pp
 cuGraphNodeGetContainingGraph pp|cuGraphDestroyNode p
 cuGraphAddMemFreeNode pppzd|cuFuncGetParamCount pp|cuKernelGetParamCount pp
