@@ -174,6 +174,7 @@ cdef Region add_written(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, object value,
     Py_ssize_t argument, Packed *packed)
 cdef bint add_handle(object value, Py_ssize_t argument, Packed *packed) except -1
+cdef str hint_at(PyObject *const *arguments, Py_ssize_t given)
 cdef int refuse_count(
     Signature signature, PyObject *const *arguments, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1

@@ -191,6 +191,7 @@ cdef class Capture(Capturing):
     cdef bint joined            # another library has begun it, and ends it
     cdef uint64_t theirs        # that library's capture, as the driver numbers captures
     cdef bint busy              # a thread is beginning or ending the block, or has ended it
+    cdef bint unused            # `Graph.capture` has made it, and no `with` has begun it
     cdef bint entered
     cdef bint ended             # guarded by the issue locks of its streams
 

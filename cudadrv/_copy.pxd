@@ -31,7 +31,6 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 cdef Stream current_stream(object stream, Region region, str method)
 cdef Stream stream_of_copy(Region target, Region source, object stream)
 cdef int check_pair(Region target, Region source) except -1
-cdef int refuse_no_stream(str method) except -1
 cdef int find_lost(Context context) except -1
 cdef int refuse_apart(Region target, Region source) except -1
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1

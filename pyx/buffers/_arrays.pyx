@@ -9,7 +9,7 @@ from cudadrv._array_copy cimport copy_texels_and_wait, copy_texels_async
 from cudadrv._array_memory cimport Texels, allocate_array, new_layout
 from cudadrv._array_staging cimport copy_ordinary, copy_ordinary_async, source_of, target_of
 from cudadrv._buffer cimport borrows_of, explain_region, state_of
-from cudadrv._copy cimport blocking_stream, nothing_to_do, refuse_no_stream
+from cudadrv._copy cimport blocking_stream, nothing_to_do
 from cudadrv._device cimport attend, context_of
 from cudadrv._driver cimport CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_SURFACE_LDST
 from cudadrv._errors cimport close_at_end, refuse_uninitialized
@@ -18,7 +18,7 @@ from cudadrv._ordering cimport policy_in_force, policy_name
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._region cimport Region, is_region, plain_array
 from cudadrv._release cimport drain
-from cudadrv._stream cimport known_stream, stream_for
+from cudadrv._stream cimport known_stream, refuse_no_stream, stream_for
 from cudadrv._errors import integer
 
 

@@ -67,7 +67,7 @@ from cudadrv._signal_node cimport (
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport (
-    REFUSED, Stream, check_stream, driver_call, known_stream, stream_for,
+    REFUSED, Stream, check_stream, driver_call, known_stream, refuse_no_stream, stream_for,
 )
 from cudadrv._token cimport Token, new_token, stand_for
 from cudadrv._waits cimport Question, users_in_the_way
@@ -476,11 +476,11 @@ cdef class Graph(Builder):
         if found is None:
             found = Stream.current()
         if found is None:
-            raise TypeError("capture needs a stream: pass one, or call it inside a `with stream:`"
-                            " block")
+            refuse_no_stream("capture")
         found.usable()
         capture = new_capture(found, self.label)
         capture.receiver, capture.wanted = self, wanted
+        capture.unused = True
         return capture
 
     def constant(self, array, *, name=None):
@@ -995,7 +995,8 @@ cdef class Graph(Builder):
                              f" {capture.origin!r} to another context; use another graph")
         if self.raw is not NULL:
             refuse_old_driver(CONDITIONS, "a capture into a graph that has nodes")
-        self.begin_plan(f"being captured, in the block that began at {place(capture.site)}")
+        self.begin_plan(f"being captured, in the block that began at {place(capture.site)};"
+                        " call this after the block")
         self.context, self.capturing = capture.origin.context, True
         return 0
 
@@ -1706,8 +1707,7 @@ cdef Stream _stream_of_launch(ExecutableGraph executable, object stream):
     usable_executable(executable)
     found = stream_for(stream, executable.context)
     if found is None:
-        raise TypeError("launch of a graph needs a stream: pass one, or call it inside a"
-                        " `with stream:` block")
+        refuse_no_stream("launch of a graph")
     return found
 
 

@@ -364,6 +364,9 @@ cdef str _advice(object value, Parameter *parameter):
     if parameter is not NULL and parameter.kind == b"S":
         return "pass a NumPy structured scalar (array[i], or numpy.void) or a ctypes structure" \
                f" of {parameter.nbytes} bytes"
+    if isinstance(value, float) and parameter is not NULL and parameter.kind == b"b":
+        return "the kernel does not say what kind of number it takes; pass" \
+               f" numpy.float{8 * parameter.nbytes}({value})"
     if isinstance(value, (int, float)):
         return "pass a number of the declared kind"
     return "pass a buffer, a number, or a NumPy or ctypes value"
@@ -938,19 +941,23 @@ cdef int pack_unknown(
 cdef int refuse_count(
     Signature signature, PyObject *const *arguments, Py_ssize_t given
 ) except -1:
-    cdef Py_ssize_t index
-    cdef str hint = ""
     cdef list wanted = []
-    for index in range(given):
-        if isinstance(<object>arguments[index], Stream):
-            hint = f". Argument {index} is {<object>arguments[index]!r}: pass it as stream="
-    if given == 1 and isinstance(<object>arguments[0], (tuple, list)):
-        hint = f". Unpack the {type(<object>arguments[0]).__name__}: *arguments"
     for each in signature.listed:
         wanted.append(f"{each.name} (.{each.type})" if each.name is not None
                       else f"{each.nbytes} bytes")
     raise TypeError(f"{signature.kernel} takes {signature.count} arguments, not {given}:"
-                    f" {', '.join(wanted) or 'none'}{hint}")
+                    f" {', '.join(wanted) or 'none'}{hint_at(arguments, given)}")
+
+
+cdef str hint_at(PyObject *const *arguments, Py_ssize_t given):
+    """Return what may be wrong with the arguments of a launch as a whole, or an empty string."""
+    cdef Py_ssize_t index
+    for index in range(given):
+        if isinstance(<object>arguments[index], Stream):
+            return f". Argument {index} is {<object>arguments[index]!r}: pass it as stream="
+    if given == 1 and isinstance(<object>arguments[0], (tuple, list)):
+        return f". Unpack the {type(<object>arguments[0]).__name__}: *arguments"
+    return ""
 
 
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1:

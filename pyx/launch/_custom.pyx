@@ -30,7 +30,7 @@ from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._peers cimport access_ends, refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow as fill_access, check_region, pointer_of
-from cudadrv._stream cimport Stream, known_stream, stream_for
+from cudadrv._stream cimport Stream, known_stream, refuse_no_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
 # The names of operations as C text, by number. A CudaError of such an operation shows its name in
@@ -240,8 +240,7 @@ cdef Stream _stream_of(Operation operation, tuple uses, tuple kernels, object st
         context = (<Kernel>kernels[0]).module.context
     cdef Stream found = stream_for(known_stream(stream), context)
     if found is None:
-        raise TypeError(f"{operation_name(operation.name)} needs a stream: pass one, or call it"
-                        " inside a `with stream:` block")
+        refuse_no_stream(operation_name(operation.name))
     found.usable()
     for use in uses:
         check_region(use.buffer)

@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 from cudadrv._arguments cimport (
     FEW_ARGUMENTS, Frame, Operand, Packed, Room, Shape, Takes, add_attributes, add_handle,
     add_operand, add_written, check_block, check_shape, check_shared, describe_operand, dimensions,
-    fill_shape, limits_of, new_room, new_signature, of_present_sizes, pack, product_of, region_of,
+    fill_shape, hint_at, limits_of, new_room, new_signature, of_present_sizes, pack, product_of, region_of,
     room_for, with_regions,
 )
 from cudadrv._capture cimport GraphNode
@@ -51,7 +51,7 @@ from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._peers cimport access_ends, refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region
-from cudadrv._stream cimport Stream, check_stream, stream_for
+from cudadrv._stream cimport Stream, check_stream, innermost_stream, refuse_no_stream, stream_for
 from cudadrv._textures cimport Handle
 from cudadrv._token cimport Token, new_token, stand_for
 
@@ -368,8 +368,7 @@ cdef class Kernel:
         cdef Context context = self.module.context
         cdef Stream found = stream_for(stream, context)
         if found is None:
-            raise TypeError(f"launch of {self.signature.kernel} needs a stream: pass stream=, or"
-                            " call it inside a `with stream:` block")
+            refuse_no_stream(f"launch of {self.signature.kernel}")
         check_stream(found)
         if found.context is not context:
             raise ValueError(f"{self!r} belongs to {context!r}, and {found!r} to another context;"
@@ -407,6 +406,15 @@ cdef inline Stream stream_of(Kernel kernel, object stream):
         if likely((<Stream>stream).context is kernel.module.context):
             return <Stream>stream
     return kernel.other_stream(stream)
+
+
+cdef Stream _current_stream(Kernel kernel, PyObject *const *arguments, Py_ssize_t count):
+    """Return the current stream for a launch. Without one, say which argument may be the stream."""
+    cdef Context context = kernel.module.context
+    found = innermost_stream(context, context)
+    if found is None:
+        refuse_no_stream(f"launch of {kernel.signature.kernel}", hint_at(arguments, count))
+    return kernel.other_stream(found)
 
 
 def kernel_of(Module module not None, str name not None):
@@ -673,7 +681,8 @@ cdef object _launch(
     cdef Packed packed
     cdef bint arrays
     check_kernel(kernel)
-    found = stream_of(kernel, stream)
+    found = stream_of(kernel, stream) if likely(stream is not None) \
+        else _current_stream(kernel, arguments, count)
     shape_of(kernel, &shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
     if unlikely(attributes is not None):

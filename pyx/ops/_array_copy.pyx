@@ -6,7 +6,7 @@ from cudadrv._array_memory cimport Texels
 from cudadrv._box cimport steps_of
 from cudadrv._box_copy cimport MOST_PITCH
 from cudadrv._copy cimport (
-    MOST_READ_EARLY, are_apart, blocking_stream, find_lost, nothing_to_do, refuse_no_stream,
+    MOST_READ_EARLY, are_apart, blocking_stream, find_lost, nothing_to_do,
 )
 from cudadrv._driver cimport (
     CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUDA_SUCCESS, CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE,
@@ -22,7 +22,9 @@ from cudadrv._region cimport (
     Region, borrow, check_region, dtype_name, of_present_size, overlap, payload_of, pointer_of,
     refuse_regions,
 )
-from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
+from cudadrv._stream cimport (
+    Stream, innermost_stream, known_stream, refuse_no_stream, stream_for,
+)
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._errors import CaptureError

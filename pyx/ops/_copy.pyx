@@ -18,7 +18,9 @@ from cudadrv._region cimport (
     refuse_regions,
 )
 from cudadrv._release cimport internal_stream
-from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
+from cudadrv._stream cimport (
+    Stream, innermost_stream, known_stream, refuse_no_stream, stream_for,
+)
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._errors import CaptureError
@@ -281,10 +283,6 @@ cdef Stream current_stream(object stream, Region region, str method):
     if found is None:
         refuse_no_stream(method)
     return found
-
-
-cdef int refuse_no_stream(str method) except -1:
-    raise TypeError(f"{method} needs a stream: pass one, or call it inside a `with stream:` block")
 
 
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:

@@ -17,7 +17,7 @@ from libc.string cimport memset
 
 from cudadrv._box_copy cimport BoxCopy, box_call, describe_copy
 from cudadrv._copy cimport (
-    MOST_READ_EARLY, are_apart, check_pair, copy_async, is_usual, nothing_to_do, refuse_no_stream,
+    MOST_READ_EARLY, are_apart, check_pair, copy_async, is_usual, nothing_to_do,
     stream_of_copy,
 )
 from cudadrv._driver cimport (
@@ -37,7 +37,7 @@ from cudadrv._region cimport (
     refuse_box, refuse_regions,
 )
 from cudadrv._staging cimport array_of
-from cudadrv._stream cimport Stream, known_stream
+from cudadrv._stream cimport Stream, known_stream, refuse_no_stream
 from cudadrv._token cimport Token, new_token, stand_for
 
 

@@ -34,7 +34,7 @@ from cudadrv._engine cimport (
     own_snapshot_drop, own_snapshot_take, own_stream, own_stream_close, own_stream_open,
     own_stream_release, own_undo, own_unlock_both, own_wait,
 )
-from cudadrv._errors cimport only_made_by
+from cudadrv._errors cimport only_made_by, report_text
 from cudadrv._event cimport Captured, Event, let_others_go_on, new_event, now_ns
 from cudadrv._names cimport (
     LAUNCH, NO_NODE, forget_graph, give_back_name, name_graph, node_kind, number_of_graph,
@@ -721,6 +721,8 @@ cdef class Capture(Capturing):
             if self.receiver is not None:
                 self.receiver.give_up(self.destroyed)
             destroy_graph(self.origin.context, raw)
+        if self.unused:
+            report_text(f"{self.graph} was not captured: write `with graph.capture(stream):`")
         free(self.orders)
         free(self.after)
         free(self.locks)
@@ -730,6 +732,7 @@ cdef class Capture(Capturing):
         if self.entered or self.busy:
             raise CaptureError(f"{self.called()} has begun already; a graph is captured once")
         self.busy = True    # before any step that lets other threads run
+        self.unused = False
         try:
             self.begin()
         finally:

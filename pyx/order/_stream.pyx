@@ -975,6 +975,17 @@ cdef Stream innermost_stream(Context context, Context other):
     return None
 
 
+cdef int refuse_no_stream(str operation, str hint="") except -1:
+    """Raise for a call for which `stream_for` has found no stream."""
+    cdef Entry block = _blocks.innermost()
+    cdef str way = "pass one, or call it inside a `with stream:` block"
+    if block is not None:
+        stream = <Stream>block.thing
+        way = f"{stream.called()} of the `with` block belongs to {stream.context!r}, and what the" \
+              " call uses does not; pass a stream"
+    raise TypeError(f"{operation} needs a stream: {way}{hint}")
+
+
 cdef Context context_for(Stream stream, object device):
     """Return the context of a call that takes a stream and a device: the stream's, if there is one,
     else that of the device.

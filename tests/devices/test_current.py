@@ -108,7 +108,8 @@ with far:
     assert cu.Stream.current(device=one) is far
     buffer = cu.DeviceBuffer(8)
     assert buffer.device == zero and not buffer.stream_ordered
-    refused(TypeError, "needs a stream", lambda: buffer.fill_async(1))
+    wrong = "of the `with` block belongs to <Context primary, device 1>, and what the call uses"
+    refused(TypeError, wrong, lambda: buffer.fill_async(1))
     with near:
         assert cu.Stream.current() is near
         assert cu.DeviceBuffer(8).stream_ordered

@@ -389,6 +389,13 @@ def test_streams_that_cannot_be_captured(world):
         world.graph.capture(closed)
 
 
+def test_a_capture_without_with(world):
+    """`graph.capture(stream)` alone captures nothing, and says so."""
+    with pytest.warns(cu.CudaWarning, match=r"was not captured: write `with graph\.capture\("):
+        world.graph.capture(world.main)
+    world.graph.capture(world.main).__enter__()  # this one has begun: no warning at its end
+
+
 def test_the_current_stream_is_captured(world):
     with world.main, world.graph.capture():
         world.work.fill_async(1)

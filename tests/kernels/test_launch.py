@@ -235,6 +235,10 @@ def test_which_stream(saxpy, vectors, stream):
     args = 8, 128, 2.0, cu.read(x), y, 1000
     with pytest.raises(TypeError, match="launch of saxpy needs a stream"):
         saxpy.launch(*args)
+    with pytest.raises(TypeError, match=r"needs a stream: .*Argument 4 is <Stream .*: pass it as"):
+        saxpy.launch(*args, stream)
+    with pytest.raises(TypeError, match=r"needs a stream: .*Unpack the tuple: \*arguments"):
+        saxpy.launch(8, 128, args[2:])
     with pytest.raises(TypeError, match="stream must be a Stream"):
         saxpy.launch(*args, stream=3)
     with stream:
