@@ -178,7 +178,8 @@ def test_a_float_for_a_parameter_of_bits(stream):
     """Compilers declare a half as .b16, and so they do with bfloat16 and other things."""
     text = ".version 7.0\n.target sm_52\n.address_size 64\n"
     bits = cu.Module(text + ".visible .entry bits(.param .b16 number) { ret; }")["bits"]
-    with pytest.raises(TypeError, match=r"cannot be 1\.5 \(float\): .*; pass numpy\.float16\(1\.5\)"):
+    wrong = r"cannot be 1\.5 \(float\): .*; pass numpy\.float16\(1\.5\)"
+    with pytest.raises(TypeError, match=wrong):
         bits.launch(1, 1, 1.5, stream=stream)
     bits.launch(1, 1, np.float16(1.5), stream=stream).wait()
 
