@@ -157,7 +157,7 @@ ctypedef CUresult (*driver_call)(
 
 cdef Stream stream_for(object stream, Context context)
 cdef Stream innermost_stream(Context context, Context other)
-cdef int refuse_no_stream(str operation, str hint=*) except -1
+cdef int refuse_no_stream(str operation, str remark=*) except -1
 cdef Stream legacy_stream(object device)
 cdef Stream per_thread_stream(object device)
 cdef Context context_for(Stream stream, object device)

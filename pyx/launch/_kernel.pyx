@@ -13,9 +13,9 @@ from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
     FEW_ARGUMENTS, Frame, Operand, Packed, Room, Shape, Takes, add_attributes, add_handle,
-    add_operand, add_written, check_block, check_shape, check_shared, describe_operand, dimensions,
-    fill_shape, hint_at, limits_of, new_room, new_signature, of_present_sizes, pack, product_of, region_of,
-    room_for, with_regions,
+    add_operand, add_written, check_block, check_shape, check_shared, describe_operand,
+    dimensions, fill_shape, hint_at, limits_of, new_room, new_signature, of_present_sizes, pack,
+    product_of, region_of, room_for, with_regions,
 )
 from cudadrv._capture cimport GraphNode
 from cudadrv._device cimport Context

@@ -975,7 +975,7 @@ cdef Stream innermost_stream(Context context, Context other):
     return None
 
 
-cdef int refuse_no_stream(str operation, str hint="") except -1:
+cdef int refuse_no_stream(str operation, str remark="") except -1:
     """Raise for a call for which `stream_for` has found no stream."""
     cdef Entry block = _blocks.innermost()
     cdef str way = "pass one, or call it inside a `with stream:` block"
@@ -983,7 +983,7 @@ cdef int refuse_no_stream(str operation, str hint="") except -1:
         stream = <Stream>block.thing
         way = f"{stream.called()} of the `with` block belongs to {stream.context!r}, and what the" \
               " call uses does not; pass a stream"
-    raise TypeError(f"{operation} needs a stream: {way}{hint}")
+    raise TypeError(f"{operation} needs a stream: {way}{remark}")
 
 
 cdef Context context_for(Stream stream, object device):
