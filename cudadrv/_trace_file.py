@@ -1,6 +1,7 @@
 """Reads the traces that `cudadrv.trace` writes, without a library for protocol buffers."""
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,10 +9,18 @@ from pathlib import Path
 # Perfetto's types of events.
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 
+# The bytes with which messages of a trace begin: the number of a field, and its type.
+PACKET, TIMESTAMP, EVENT, NAME, NOTE = 0x0A, 0x40, 0x5A, b"\x50", b"\x22"
+MOST_NOTES = 10_000  # that are remembered
+
+# Names of rows, and of instants that end what has no row.
+FLIGHT, RUNS, BORROWS = "queued until known complete", "runs", "borrows"
+KNOWN, TRACE_ENDS = "known complete", "end of the trace"
+
 Field = tuple[int, int | bytes]
 
 
-@dataclass
+@dataclass(slots=True)
 class Track:
     """A thread, a stream, a buffer, a counter, or a lane of one of them."""
 
@@ -21,11 +30,12 @@ class Track:
     is_thread: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class Slice:
     """Something that took time, or an instant. Times are nanoseconds since the system was started.
 
-    ``end`` is None if the trace ends before. ``notes`` are what the trace says about it, by name.
+    ``end`` is None if the trace ends before. ``notes`` are what the trace says about it, by name;
+    slices share them, so do not change them.
     """
 
     track: Track
@@ -44,20 +54,28 @@ class Slice:
 
 @dataclass
 class TraceFile:
-    """A trace: its tracks by number, its slices and instants by their time, and its counters."""
+    """A trace: its tracks by number, its slices by their begin, its instants and its counters.
+
+    ``beyond`` are operations and borrows that overlap more others than a stream or buffer has rows
+    for. The file has them as instants; here they have their ends, and a row of their own.
+    """
 
     tracks: dict[int, Track] = field(default_factory=dict)
     slices: list[Slice] = field(default_factory=list)
+    beyond: list[Slice] = field(default_factory=list)
     instants: list[Slice] = field(default_factory=list)
     counters: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def under(self, name: str, of: str) -> list[Slice]:
-        """Return the slices of tracks with a name whose group has the name `of`."""
-        return [
-            each
-            for each in self.slices
-            if each.track.name == name and self.group_of(each.track) == of
-        ]
+        """Return what is in rows with a name whose group has the name `of`, and beyond them."""
+        rows = {
+            track.uuid
+            for track in self.tracks.values()
+            if track.name == name and self.group_of(track) == of
+        }
+        found = [each for each in self.slices if each.track.uuid in rows]
+        beyond = (each for each in self.beyond if each.track.name == name)
+        return [*found, *(each for each in beyond if self.group_of(each.track) == of)]
 
     def group_of(self, track: Track) -> str:
         """Return "streams" or "buffers" for a track below one of these, else ""."""
@@ -132,37 +150,52 @@ def _messages(found: dict[int, list[int | bytes]], key: int) -> list[dict[int, l
 
 
 class Reader:
-    """Reads one packet after the other. The numbers are those of Perfetto's messages."""
+    """Reads one packet after the other. The numbers are those of Perfetto's messages.
+
+    Most packets are events, of which a trace may have millions. They begin with the same fields in
+    the same order, and most of their notes repeat, so these are read once.
+    """
 
     def __init__(self) -> None:
         self.trace = TraceFile()
         self.names: dict[int, str] = {}
         self.keys: dict[int, str] = {}
         self.strings: dict[int, str] = {}
-        self.events: list[tuple[int, int, dict[int, list[int | bytes]]]] = []
+        self.times: dict[bytes, int] = {}
+        self.notes: dict[bytes, dict[str, str | int]] = {}
+        self.open: dict[int, list[Slice]] = {}
+        self.ends: dict[int, list[tuple[int, int, str]]] = {}
 
     def read(self, data: bytes) -> TraceFile:
+        at, end = 0, len(data)
         try:
-            for number, packet in fields(data):
-                if number != 1 or not isinstance(packet, bytes):
-                    raise NotATraceError(f"field {number} where packets should be")
-                self.packet(_all(packet))
+            while at < end:
+                if data[at] != PACKET:
+                    raise NotATraceError("there are other bytes where a packet should begin")
+                size, begin = varint(data, at + 1)
+                at = begin + size
+                if at > end:
+                    break  # the process ended while it wrote this packet
+                packet = data[begin:at]
+                if packet[4] == TIMESTAMP and packet[14] == EVENT:
+                    self.event(packet)
+                else:
+                    self.describe(_all(packet))
         except IndexError:
-            pass  # the process ended while it wrote this packet
-        self.place()
+            pass  # the same
+        self.end_beyond()
+        self.trace.slices.sort(key=_begin_of)
         return self.trace
 
-    def packet(self, found: dict[int, list[int | bytes]]) -> None:
+    def describe(self, found: dict[int, list[int | bytes]]) -> None:
         for interned in _messages(found, 12):
             for table, key in ((self.names, 2), (self.keys, 3), (self.strings, 29)):
                 for each in _messages(interned, key):
                     table[_number(each, 1)] = _text(each, 2)
         for described in _messages(found, 60):
-            self.describe(described)
-        for event in _messages(found, 11):
-            self.events.append((_number(found, 8), len(self.events), event))
+            self.describe_track(described)
 
-    def describe(self, found: dict[int, list[int | bytes]]) -> None:
+    def describe_track(self, found: dict[int, list[int | bytes]]) -> None:
         uuid, name, thread = _number(found, 1), _text(found, 2), _messages(found, 4)
         for each in thread:
             name = _text(each, 5) or f"thread {_number(each, 2)}"
@@ -170,7 +203,72 @@ class Reader:
             name = _text(each, 6)
         self.trace.tracks[uuid] = Track(uuid, name, _number(found, 5), bool(thread))
 
-    def notes(self, event: dict[int, list[int | bytes]]) -> dict[str, str | int]:
+    def time(self, packet: bytes) -> int:
+        """Return the time of an event: nine bytes, of which the last five seldom change."""
+        high = packet[9:14]
+        known = self.times.get(high)
+        if known is None:
+            known = self.times[high] = varint(high, 0)[0] << 28
+        low = (packet[6] & 127) << 7 | (packet[7] & 127) << 14 | (packet[8] & 127) << 21
+        return known | packet[5] & 127 | low
+
+    def event(self, packet: bytes) -> None:
+        time, kind = self.time(packet), packet[18]
+        uuid, at = varint(packet, 20)
+        if kind == BEGIN:
+            begun = self.slice(time, uuid, packet, at)
+            self.open.setdefault(uuid, []).append(begun)
+            self.trace.slices.append(begun)
+        elif kind == END and self.open.get(uuid):
+            # The events of a track are in the order in which they begin and end.
+            ended = self.open[uuid].pop()
+            ended.end = time
+            if at < len(packet):
+                ended.notes = {**ended.notes, **self.notes_of(packet, at)[0]}
+        elif kind == INSTANT:
+            self.instant(self.slice(time, uuid, packet, at))
+        elif kind == COUNTER:
+            name = self.track(uuid).name
+            value = _number(_all(packet[at:]), 30)
+            self.trace.counters.setdefault(name, []).append((time, value))
+
+    def track(self, uuid: int) -> Track:
+        found = self.trace.tracks.get(uuid)
+        if found is None:
+            found = self.trace.tracks[uuid] = Track(uuid, f"track {uuid}")
+        return found
+
+    def slice(self, time: int, uuid: int, packet: bytes, at: int) -> Slice:
+        name = ""
+        if packet[at : at + 1] == NAME:
+            number, at = varint(packet, at + 1)
+            name = self.names.get(number, "")
+        notes, at = self.notes_of(packet, at)
+        found = Slice(self.track(uuid), name, time, None, notes)
+        if at < len(packet):
+            rest = _all(packet[at:])
+            found.flows = tuple(each for each in rest.get(47, ()) if isinstance(each, int))
+            found.flow_ends = tuple(each for each in rest.get(48, ()) if isinstance(each, int))
+            found.name = _text(rest, 23) or name
+            found.category = _text(rest, 22)
+            found.notes = {**notes, **self.read_notes(rest)}
+        return found
+
+    def notes_of(self, packet: bytes, begin: int) -> tuple[dict[str, str | int], int]:
+        """Return the notes that begin here, and where they end. They may be those of others."""
+        at = begin
+        while packet[at : at + 1] == NOTE:
+            size, at = varint(packet, at + 1)
+            at += size
+        key = packet[begin:at]
+        found = self.notes.get(key)
+        if found is None:
+            if len(self.notes) > MOST_NOTES:
+                self.notes.clear()
+            found = self.notes[key] = self.read_notes(_all(key))
+        return found, at
+
+    def read_notes(self, event: dict[int, list[int | bytes]]) -> dict[str, str | int]:
         found: dict[str, str | int] = {}
         for note in _messages(event, 4):
             key = self.keys.get(_number(note, 1), "?")
@@ -180,34 +278,41 @@ class Reader:
                 found[key] = _text(note, 6) if 6 in note else _number(note, 3)
         return found
 
-    def slice(self, time: int, event: dict[int, list[int | bytes]]) -> Slice:
-        uuid = _number(event, 11)
-        track = self.trace.tracks.setdefault(uuid, Track(uuid, f"track {uuid}"))
-        name = _text(event, 23) or self.names.get(_number(event, 10), "")
-        flows = [each for each in event.get(47, ()) if isinstance(each, int)]
-        ends = [each for each in event.get(48, ()) if isinstance(each, int)]
-        return Slice(
-            track, name, time, None, self.notes(event), tuple(flows), tuple(ends), _text(event, 22)
-        )
+    def instant(self, found: Slice) -> None:
+        """Add an instant, which may be an operation or a borrow that has no row, or its end."""
+        slot, number = found.notes.get("slot"), found.notes.get("number")
+        if "took" in found.notes:
+            found.end = found.begin + int(found.notes["took"])
+            self.trace.beyond.append(self.in_row(found, RUNS))
+        elif slot is None or number is None:
+            self.trace.instants.append(found)
+        elif found.name in (KNOWN, TRACE_ENDS):
+            note = "not known complete when the trace ended" if found.name == TRACE_ENDS else ""
+            self.ends.setdefault(int(slot), []).append((int(number), found.begin, note))
+        else:
+            of_stream = self.trace.tracks.get(found.track.parent, found.track).name == "streams"
+            self.trace.beyond.append(self.in_row(found, FLIGHT if of_stream else BORROWS))
 
-    def place(self) -> None:
-        """Pair the begins and ends of slices, by time."""
-        open_slices: dict[int, list[Slice]] = {}
-        for time, _, event in sorted(self.events, key=lambda each: each[:2]):
-            kind, uuid = _number(event, 9), _number(event, 11)
-            if kind == BEGIN:
-                begun = self.slice(time, event)
-                open_slices.setdefault(uuid, []).append(begun)
-                self.trace.slices.append(begun)
-            elif kind == END and open_slices.get(uuid):
-                ended = open_slices[uuid].pop()
-                ended.end = time
-                ended.notes.update(self.notes(event))
-            elif kind == INSTANT:
-                self.trace.instants.append(self.slice(time, event))
-            elif kind == COUNTER:
-                name = self.slice(time, event).track.name
-                self.trace.counters.setdefault(name, []).append((time, _number(event, 30)))
+    def in_row(self, found: Slice, row: str) -> Slice:
+        found.track = Track(0, row, found.track.uuid)
+        return found
+
+    def end_beyond(self) -> None:
+        """Find the end of each operation and borrow that has no row."""
+        for ends in self.ends.values():
+            ends.sort()
+        for each in self.trace.beyond:
+            ends = self.ends.get(int(each.notes.get("slot", -1)), [])
+            at = bisect_left(ends, (int(each.notes.get("number", 0)),))
+            if each.end is None and at < len(ends):
+                _, time, note = ends[at]
+                each.end = max(time, each.begin)
+                if note:
+                    each.notes = {**each.notes, "note": note}
+
+
+def _begin_of(each: Slice) -> int:
+    return each.begin
 
 
 def parse(data: bytes) -> TraceFile:

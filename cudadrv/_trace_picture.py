@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from html import escape
 
 from cudadrv._graph_picture import FAINT, INK, LINE, PAPER, READ, SANS, WRITE, printable, width_of
-from cudadrv._trace_file import Slice, TraceFile
-from cudadrv._trace_table import BORROWS, FLIGHT, RUNS, WAITS, duration
+from cudadrv._trace_file import BORROWS, FLIGHT, RUNS, Slice, TraceFile
+from cudadrv._trace_table import WAITS, duration
 
 # Lengths in pixels.
 WIDTH, MARGIN, ROW, BAR, TEXT = 960, 20, 22, 16, 11

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cudadrv._trace_file import Slice, TraceFile
+from cudadrv._trace_file import BORROWS, FLIGHT, RUNS, Slice, TraceFile
 
 MOST_ROWS = 10
-FLIGHT, RUNS, BORROWS = "queued until known complete", "runs", "borrows"
 WAITS = frozenset(
     (
         *("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"),
@@ -53,14 +52,6 @@ class Summary:
 
 def summary(trace: TraceFile) -> Summary:
     flight = trace.under(FLIGHT, "streams")
-    queued = [
-        *flight,
-        *(
-            each
-            for each in trace.instants
-            if trace.group_of(each.track) == "streams" and each.name not in ("record", "wait")
-        ),
-    ]
     on_threads = [each for each in trace.slices if each.track.is_thread]
     waits = [each for each in on_threads if each.name in WAITS]
     of_driver = [each for each in on_threads if each.name.startswith("cu") and each.name[2:3] < "a"]
@@ -69,7 +60,7 @@ def summary(trace: TraceFile) -> Summary:
     times += [each.end for each in trace.slices if each.end is not None]
     return Summary(
         seconds=(max(times) - min(times)) / 1e9 if times else 0.0,
-        operations=_totals((_at_line(each), each) for each in queued),
+        operations=_totals((_at_line(each), each) for each in flight),
         runs=_totals((_at_line(each), each) for each in trace.under(RUNS, "streams")),
         calls=_totals((each.name, each) for each in of_driver),
         lines=_totals((str(each.notes.get("line", "?")), each) for each in own),

@@ -25,7 +25,7 @@
 
 enum {
     TRACE_LANES = 32,    /* most slices that overlap on a track; further ones are instants */
-    TRACE_RUNS = 8,      /* most operations of a stream that run at a time: branches of graphs */
+    TRACE_RUNS = 8,      /* most slices of operations of a stream that run at a time; the same */
     TRACE_ARROWS = 4,    /* most waits for one record of an event that get an arrow */
     TRACE_TEXT = 12000,  /* most bytes of a text: lengths of messages have two bytes */
     TRACE_OUT = 1 << 18, /* bytes that are collected before a write */
@@ -68,7 +68,14 @@ enum {
 };
 
 /* Names that every trace begins with. */
-enum trace_word { TRACE_NO_WORD, TRACE_RECORD_WORD, TRACE_WAIT_WORD, TRACE_FIRST_NAME = 16 };
+enum trace_word {
+    TRACE_NO_WORD,
+    TRACE_RECORD_WORD,
+    TRACE_WAIT_WORD,
+    TRACE_KNOWN_WORD,
+    TRACE_END_WORD,
+    TRACE_FIRST_NAME = 16
+};
 enum trace_key {
     KEY_LINE = 1,
     KEY_STREAM,
@@ -79,6 +86,9 @@ enum trace_key {
     KEY_TEXT,
     KEY_END,
     KEY_EVENT,
+    KEY_SLOT,
+    KEY_NUMBER,
+    KEY_TOOK,
     TRACE_KEYS
 };
 static uint64_t trace_time(uint64_t ticks);
@@ -110,6 +120,8 @@ typedef struct trace_slot {
     trace_open *open;
     size_t count, size;
     uint64_t known, known_at; /* the host knows that operations up to this one are complete */
+    uint64_t beyond;          /* the last operation that has an instant instead of a slice */
+    uint64_t track;           /* that of the slot's stream */
 } trace_slot;
 
 static struct trace_file {
@@ -429,27 +441,58 @@ static uint64_t trace_time(uint64_t ticks) {
            (uint64_t)((double)(int64_t)(ticks - trace_it.base_ticks) * trace_it.scale);
 }
 
+/* Writes an instant that ends the operations of a slot, up to `seq`, that have no slices. */
+static void trace_end_beyond(size_t slot, int word, uint64_t seq, uint64_t time) {
+    const uint64_t track = trace_it.slots[slot].track;
+    trace_event event = trace_event_begin(time, INSTANT, track ? track : TRACK_OF_STREAMS);
+    trace_name_event(&event, (uint64_t)word);
+    trace_note(&event, KEY_SLOT, NOTE_UINT, slot);
+    trace_note(&event, KEY_NUMBER, NOTE_UINT, seq);
+    trace_event_end(&event);
+}
+
+/* Begins an instant instead of a slice. Its notes say which instant of trace_end_beyond is its end,
+ * so that a reader can count it in full. The caller ends the event. */
+static trace_event trace_begin_beyond(const trace_lanes *of, uint32_t slot, uint64_t seq,
+                                      uint64_t time, uint64_t name) {
+    if (slot < trace_it.slot_count) {
+        trace_slot *in = &trace_it.slots[slot];
+        if (seq <= in->known) { /* another thread has noted it before */
+            trace_end_beyond(slot, TRACE_KNOWN_WORD, in->known, in->known_at);
+        } else if (seq > in->beyond) {
+            in->beyond = seq;
+        }
+    }
+    trace_event event = trace_event_begin(time, INSTANT, of->track);
+    trace_name_event(&event, name);
+    trace_note(&event, KEY_SLOT, NOTE_UINT, slot);
+    trace_note(&event, KEY_NUMBER, NOTE_UINT, seq);
+    return event;
+}
+
 /* Begins a slice that ends when the host knows that operation `seq` of the slot is complete. If all
  * lanes are in use, the event becomes an instant. The caller ends the event. */
 static trace_event trace_begin_lane(trace_lanes *of, uint32_t slot, uint64_t seq, uint64_t time,
-                                    const char *name) {
+                                    uint64_t name, const char *row) {
     const uint32_t free_lanes = ~of->busy;
     trace_slot *in;
     if (!free_lanes || !trace_grow(&trace_it.slots, &trace_it.slot_count, slot, sizeof *in)) {
-        return trace_event_begin(time, INSTANT, of->track);
+        return trace_begin_beyond(of, slot, seq, time, name);
     }
     in = &trace_it.slots[slot];
     if (!trace_grow(&in->open, &in->size, in->count, sizeof *in->open)) {
-        return trace_event_begin(time, INSTANT, of->track);
+        return trace_begin_beyond(of, slot, seq, time, name);
     }
     const int lane = __builtin_ctz(free_lanes);
     if (!of->lanes[lane]) {
         of->lanes[lane] = ++trace_it.tracks;
-        trace_describe(of->lanes[lane], of->track, name, 0);
+        trace_describe(of->lanes[lane], of->track, row, 0);
     }
     of->busy |= UINT32_C(1) << lane;
     in->open[in->count++] = (trace_open){seq, of, lane};
-    return trace_event_begin(time, SLICE_BEGIN, of->lanes[lane]);
+    trace_event event = trace_event_begin(time, SLICE_BEGIN, of->lanes[lane]);
+    trace_name_event(&event, name);
+    return event;
 }
 
 static void trace_end_lane(const trace_open *open, uint64_t time, const char *note) {
@@ -501,9 +544,11 @@ static void trace_write_operation(const trace_ring *ring, const trace_record *re
     if (!record->seq || !stream) {
         return;
     }
-    event =
-        trace_begin_lane(stream, record->slot, record->seq, begin, "queued until known complete");
-    trace_name_event(&event, name);
+    if (trace_grow(&trace_it.slots, &trace_it.slot_count, record->slot, sizeof(trace_slot))) {
+        trace_it.slots[record->slot].track = stream->track;
+    }
+    event = trace_begin_lane(stream, record->slot, record->seq, begin, name,
+                             "queued until known complete");
     trace_note_line(&event, record->site);
     event.at = trace_fixed(event.at, EVENT_FLOW_END, flow);
     trace_event_end(&event);
@@ -516,8 +561,8 @@ static void trace_write_borrow(const trace_record *record) {
         return;
     }
     trace_event event =
-        trace_begin_lane(memory, record->slot, record->seq, trace_time(record->begin), "borrows");
-    trace_name_event(&event, trace_it.names_of_operations[record->name]);
+        trace_begin_lane(memory, record->slot, record->seq, trace_time(record->begin),
+                         trace_it.names_of_operations[record->name], "borrows");
     trace_note(&event, KEY_USE, NOTE_STRING, (record->mode & 3) + 1u);
     snprintf(bytes, sizeof bytes, "%llu:%llu", (unsigned long long)record->first,
              (unsigned long long)record->second);
@@ -594,6 +639,10 @@ static void trace_write_known(const trace_record *record) {
     if (trace_grow(&trace_it.slots, &trace_it.slot_count, record->slot, sizeof(trace_slot))) {
         trace_slot *slot = &trace_it.slots[record->slot];
         if (slot->known < record->seq) {
+            if (slot->known < slot->beyond) {
+                trace_end_beyond(record->slot, TRACE_KNOWN_WORD, record->seq,
+                                 trace_time(record->begin));
+            }
             slot->known = record->seq;
             slot->known_at = trace_time(record->begin);
             trace_end_known(slot);
@@ -609,7 +658,15 @@ static void trace_write_run(const trace_record *record) {
     while (stream && lane < TRACE_RUNS && stream->until[lane] > begin) {
         lane++;
     }
-    if (!stream || lane == TRACE_RUNS) {
+    if (!stream) {
+        return;
+    }
+    if (lane == TRACE_RUNS) {
+        trace_event event = trace_event_begin(begin, INSTANT, stream->track);
+        trace_name_event(&event, trace_it.names_of_operations[record->name]);
+        trace_note(&event, KEY_TOOK, NOTE_UINT, end - begin);
+        trace_note_line(&event, record->site);
+        trace_event_end(&event);
         return;
     }
     if (!stream->runs[lane]) {
@@ -829,6 +886,7 @@ static const char *const trace_keys[TRACE_KEYS] = {
     [KEY_LINE] = "line",   [KEY_STREAM] = "stream", [KEY_STATUS] = "status",
     [KEY_TIMES] = "times", [KEY_BYTES] = "bytes",   [KEY_USE] = "use",
     [KEY_TEXT] = "text",   [KEY_END] = "note",      [KEY_EVENT] = "event",
+    [KEY_SLOT] = "slot",   [KEY_NUMBER] = "number", [KEY_TOOK] = "took",
 };
 
 /* The strings with the numbers from 1 on: the uses of an own_mode. */
@@ -845,6 +903,8 @@ static void trace_write_head(const char *process) {
     }
     trace_intern(INTERNED_NAME, TRACE_RECORD_WORD, "record");
     trace_intern(INTERNED_NAME, TRACE_WAIT_WORD, "wait");
+    trace_intern(INTERNED_NAME, TRACE_KNOWN_WORD, "known complete");
+    trace_intern(INTERNED_NAME, TRACE_END_WORD, "end of the trace");
     for (unsigned mode = 0; mode < sizeof trace_uses / sizeof *trace_uses; mode++) {
         trace_intern(INTERNED_STRING, mode + 1, trace_uses[mode]);
     }
@@ -912,6 +972,9 @@ static void trace_end_open(uint64_t time) {
             trace_end_lane(&slot->open[k], time, "not known complete when the trace ended");
         }
         slot->count = 0;
+        if (slot->known < slot->beyond) {
+            trace_end_beyond(i, TRACE_END_WORD, slot->beyond, time);
+        }
     }
 }
 

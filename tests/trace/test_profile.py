@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -10,9 +11,9 @@ from limits import PATIENCE
 
 import cudadrv as cu
 from cudadrv.__main__ import main
-from cudadrv._trace_file import Slice, TraceFile, Track, read
+from cudadrv._trace_file import Reader, Slice, TraceFile, Track, read
 from cudadrv._trace_picture import picture
-from cudadrv._trace_table import joined, overlap_of, summary, table
+from cudadrv._trace_table import Total, joined, overlap_of, summary, table
 
 
 def program(up, down):
@@ -42,6 +43,58 @@ def test_a_profile_counts_operations_waits_and_bytes():
     assert "192.0 KiB copied" in text
     assert "\n1 refusal\n" in text
     assert profile.summary is found
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_profile_counts_what_the_drawing_has_no_rows_for(ends):
+    stream, other = cu.Stream(), cu.Stream()
+    first, second = cu.LockedBuffer.zeros(1 << 10), cu.DeviceBuffer(1 << 10)
+    work = cu.DeviceBuffer(64)
+    with cu.profile() as profile:
+        begin = time.perf_counter_ns()
+        for _ in range(300):
+            second.copy_from_async(first, stream)
+        work.fill_async(1, other)
+        queued = time.perf_counter_ns()
+        time.sleep(0.05)
+        asked = time.perf_counter_ns()
+        if ends:
+            other.synchronize()
+            stream.synchronize()
+    end = time.perf_counter_ns()
+    stream.synchronize()
+    found = profile.summary
+    counts = {each.what.partition(" at ")[0]: each for each in found.operations}
+    assert counts["copy_from_async"].count == 300
+    assert counts["fill_async"].count == 1
+    if ends:
+        runs = {each.what.partition(" at ")[0]: each.count for each in found.runs}
+        assert runs == {"copy_from_async": 300, "fill_async": 1}
+    assert found.copied == 300 << 10
+    # Each copy was in flight from its call until the synchronization, or until the end.
+    assert 300 * (asked - queued) < counts["copy_from_async"].nanoseconds < 300 * (end - begin)
+    # The streams had work in flight together from the fill on.
+    assert (asked - queued) / (end - begin) < found.overlap < 1
+
+
+def test_a_profile_counts_bursts_that_end_one_after_the_other():
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    with cu.profile() as profile:
+        for _ in range(4):
+            for _ in range(100):
+                buffer.fill_async(1, stream)
+            stream.synchronize()
+            time.sleep(0.02)  # in which nothing is in flight
+    (total,) = profile.summary.operations
+    assert total.count == 400
+    assert total.nanoseconds < 400 * 20_000_000
+
+
+def test_runs_that_have_no_row_are_counted():
+    reader = Reader()
+    reader.trace.tracks = {2: Track(2, "streams"), 3: Track(3, "Stream 1", parent=2)}
+    reader.instant(Slice(reader.trace.tracks[3], "launch", 40, None, {"took": 5, "line": "a:1"}))
+    assert summary(reader.trace).runs == (Total("launch at a:1", 1, 5),)
 
 
 def test_two_profiles_count_apart():
