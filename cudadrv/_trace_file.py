@@ -11,6 +11,7 @@ BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 
 # The bytes with which messages of a trace begin: the number of a field, and its type.
 PACKET, TIMESTAMP, EVENT, NAME, NOTE = 0x0A, 0x40, 0x5A, b"\x50", b"\x22"
+FLOW, FLOW_END = b"\xf9\x02", b"\x81\x03"
 MOST_NOTES = 10_000  # that are remembered
 
 # Names of rows, and of instants that end what has no row.
@@ -164,6 +165,9 @@ class Reader:
         self.times: dict[bytes, int] = {}
         self.notes: dict[bytes, dict[str, str | int]] = {}
         self.open: dict[int, list[Slice]] = {}
+        self.rows: dict[tuple[int, str], Track] = {}
+        # By slot: what has no row, with its number; and the ends, with the last number they end.
+        self.beyond: dict[int, list[tuple[int, Slice]]] = {}
         self.ends: dict[int, list[tuple[int, int, str]]] = {}
 
     def read(self, data: bytes) -> TraceFile:
@@ -226,7 +230,7 @@ class Reader:
             if at < len(packet):
                 ended.notes = {**ended.notes, **self.notes_of(packet, at)[0]}
         elif kind == INSTANT:
-            self.instant(self.slice(time, uuid, packet, at))
+            self.instant(time, uuid, packet, at)
         elif kind == COUNTER:
             name = self.track(uuid).name
             value = _number(_all(packet[at:]), 30)
@@ -239,13 +243,23 @@ class Reader:
         return found
 
     def slice(self, time: int, uuid: int, packet: bytes, at: int) -> Slice:
-        name = ""
-        if packet[at : at + 1] == NAME:
-            number, at = varint(packet, at + 1)
-            name = self.names.get(number, "")
+        name, at = self.name_of(packet, at)
+        return self.rest_of_slice(time, uuid, packet, at, name)
+
+    def name_of(self, packet: bytes, at: int) -> tuple[str, int]:
+        if packet[at : at + 1] != NAME:
+            return "", at
+        number, at = varint(packet, at + 1)
+        return self.names.get(number, ""), at
+
+    def rest_of_slice(self, time: int, uuid: int, packet: bytes, at: int, name: str) -> Slice:
         notes, at = self.notes_of(packet, at)
         found = Slice(self.track(uuid), name, time, None, notes)
-        if at < len(packet):
+        tag = packet[at : at + 2]
+        if len(packet) == at + 10 and tag in (FLOW, FLOW_END):
+            flow = (int.from_bytes(packet[at + 2 :], "little"),)
+            found.flows, found.flow_ends = (flow, ()) if tag == FLOW else ((), flow)
+        elif at < len(packet):
             rest = _all(packet[at:])
             found.flows = tuple(each for each in rest.get(47, ()) if isinstance(each, int))
             found.flow_ends = tuple(each for each in rest.get(48, ()) if isinstance(each, int))
@@ -278,37 +292,50 @@ class Reader:
                 found[key] = _text(note, 6) if 6 in note else _number(note, 3)
         return found
 
-    def instant(self, found: Slice) -> None:
+    def instant(self, time: int, uuid: int, packet: bytes, at: int) -> None:
         """Add an instant, which may be an operation or a borrow that has no row, or its end."""
-        slot, number = found.notes.get("slot"), found.notes.get("number")
-        if "took" in found.notes:
-            found.end = found.begin + int(found.notes["took"])
-            self.trace.beyond.append(self.in_row(found, RUNS))
-        elif slot is None or number is None:
-            self.trace.instants.append(found)
-        elif found.name in (KNOWN, TRACE_ENDS):
-            note = "not known complete when the trace ended" if found.name == TRACE_ENDS else ""
-            self.ends.setdefault(int(slot), []).append((int(number), found.begin, note))
-        else:
-            of_stream = self.trace.tracks.get(found.track.parent, found.track).name == "streams"
-            self.trace.beyond.append(self.in_row(found, FLIGHT if of_stream else BORROWS))
+        name, at = self.name_of(packet, at)
+        if packet[at : at + 1] != NOTE or self.keys.get(packet[at + 4]) != "slot":
+            found = self.rest_of_slice(time, uuid, packet, at, name)
+            took = found.notes.get("took")
+            if isinstance(took, int):
+                found.end = time + took
+                self.add_beyond(found, RUNS)
+            else:
+                self.trace.instants.append(found)
+            return
+        # Two notes of this layout: the note's tag, two bytes of length, the key, the tag of the
+        # number, and the number.
+        slot, at = varint(packet, at + 6)
+        number, at = varint(packet, at + 6)
+        if name in (KNOWN, TRACE_ENDS):
+            note = "not known complete when the trace ended" if name == TRACE_ENDS else ""
+            self.ends.setdefault(slot, []).append((number, time, note))
+            return
+        found = self.rest_of_slice(time, uuid, packet, at, name)
+        of_stream = self.trace.tracks.get(found.track.parent, found.track).name == "streams"
+        self.add_beyond(found, FLIGHT if of_stream else BORROWS)
+        self.beyond.setdefault(slot, []).append((number, found))
 
-    def in_row(self, found: Slice, row: str) -> Slice:
-        found.track = Track(0, row, found.track.uuid)
-        return found
+    def add_beyond(self, found: Slice, row: str) -> None:
+        key = found.track.uuid, row
+        track = self.rows.get(key)
+        if track is None:
+            track = self.rows[key] = Track(0, row, found.track.uuid)
+        found.track = track
+        self.trace.beyond.append(found)
 
     def end_beyond(self) -> None:
         """Find the end of each operation and borrow that has no row."""
-        for ends in self.ends.values():
+        for slot, ends in self.ends.items():
             ends.sort()
-        for each in self.trace.beyond:
-            ends = self.ends.get(int(each.notes.get("slot", -1)), [])
-            at = bisect_left(ends, (int(each.notes.get("number", 0)),))
-            if each.end is None and at < len(ends):
-                _, time, note = ends[at]
-                each.end = max(time, each.begin)
-                if note:
-                    each.notes = {**each.notes, "note": note}
+            for number, each in self.beyond.get(slot, ()):
+                at = bisect_left(ends, (number,))
+                if at < len(ends):
+                    _, time, note = ends[at]
+                    each.end = max(time, each.begin)
+                    if note:
+                        each.notes = {**each.notes, "note": note}
 
 
 def _begin_of(each: Slice) -> int:
