@@ -85,6 +85,9 @@ def _wait(each: Slice) -> str:
 
 
 def _copied(borrow: Slice) -> int:
+    moved = borrow.notes.get("moved")
+    if isinstance(moved, int):  # where that is not what is written from the first to the last byte
+        return moved if borrow.name.startswith("copy_") else 0
     if not borrow.name.startswith("copy_") or borrow.notes.get("use") != "write":
         return 0
     start, _, stop = str(borrow.notes.get("bytes", "0:0")).partition(":")

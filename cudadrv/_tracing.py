@@ -191,7 +191,7 @@ class profile:
     time two or more streams had work in flight. On the software driver it also has the times in
     which operations ran. Refusals are listed with their messages.
 
-    It is a trace in memory (see `trace`), of about 200 bytes for each call, in all threads.
+    It is a trace in memory (see `trace`), of about 340 bytes for each call, in all threads.
 
     Raises
     ------
@@ -248,7 +248,7 @@ class profile:
     def summary(self) -> "Summary":
         """The figures, as a named record: ``str(profile)`` is the same as text.
 
-        In the block, the figures are those up to now. Reading them takes about 20 microseconds for
+        In the block, the figures are those up to now. Reading them takes about 30 microseconds for
         each call that was measured.
         """
         from cudadrv._trace_file import parse

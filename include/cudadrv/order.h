@@ -199,11 +199,22 @@ static inline int own_wait(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
-/* Tells `hears` what the host learns from a snapshot. */
-OWN_ONCE void own_tell_(const own_engine *engine, const own_snapshot *news);
+/* Tells `hears` what the host learns from a snapshot, and joins it like own_join_host. */
+OWN_ONCE void own_tell_and_join_(own_engine *engine, const own_snapshot *news);
+
+OWN_INLINE void own_join_host_(own_engine *engine, const own_snapshot *news) {
+    for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
+        if (engine->slots[i].done < news->clock->seq[i]) {
+            engine->slots[i].done = news->clock->seq[i];
+        }
+    }
+    if (news->seq && engine->slots[news->slot].done < news->seq) {
+        engine->slots[news->slot].done = news->seq;
+    }
+}
 
 #if OWN_BODIES
-void own_tell_(const own_engine *engine, const own_snapshot *news) {
+static void own_tell_(const own_engine *engine, const own_snapshot *news) {
     for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
         if (engine->slots[i].done < news->clock->seq[i]) {
             engine->hears(i, news->clock->seq[i]);
@@ -213,22 +224,25 @@ void own_tell_(const own_engine *engine, const own_snapshot *news) {
         engine->hears(news->slot, news->seq);
     }
 }
+
+void own_tell_and_join_(own_engine *engine, const own_snapshot *news) {
+    own_lock_clocks(engine);
+    if (engine->hears) { /* the trace may have ended meanwhile */
+        own_tell_(engine, news);
+    }
+    own_join_host_(engine, news);
+    own_unlock(engine);
+}
 #endif
 
 /* Call this when the host has seen that everything in the snapshot is complete. */
 static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
-    own_lock_clocks(engine);
     if (__builtin_expect(engine->hears != NULL, 0)) {
-        own_tell_(engine, news);
+        own_tell_and_join_(engine, news);
+        return;
     }
-    for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
-        if (engine->slots[i].done < news->clock->seq[i]) {
-            engine->slots[i].done = news->clock->seq[i];
-        }
-    }
-    if (news->seq && engine->slots[news->slot].done < news->seq) {
-        engine->slots[news->slot].done = news->seq;
-    }
+    own_lock_clocks(engine);
+    own_join_host_(engine, news);
     own_unlock(engine);
 }
 

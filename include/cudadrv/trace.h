@@ -29,7 +29,7 @@ enum trace_kind {
 enum { TRACE_RECORDS = 1 << 15, TRACE_WAKES = TRACE_RECORDS / 2 };
 
 typedef struct trace_record {
-    uint64_t begin, end;
+    uint64_t begin, end;    /* of a borrow, `end` is not a time: see trace_moved_ */
     uint64_t first, second; /* depend on the kind: see the functions that write them */
     uint64_t seq;
     uint64_t number;
@@ -47,6 +47,8 @@ typedef struct trace_ring {
     uint64_t tail;
     uint64_t room;    /* what the thread last knew: it may write up to here */
     uint64_t wait;    /* number of the thread's calls that wait, for `trace_again_` */
+    int captured;     /* the thread's current operation became a node of a graph */
+    uint64_t moved;   /* bytes that the thread's next operation copies: see trace_moves */
     uint32_t site;    /* the line of the thread's current record, wait or query */
     uint32_t thread;  /* number of the thread in the system */
     uint64_t session; /* the last trace that knows the thread */
@@ -55,6 +57,22 @@ typedef struct trace_ring {
     struct trace_ring *next;
     trace_record records[TRACE_RECORDS];
 } trace_ring;
+
+/* Functions of Cython modules that are called only while a trace is written. The module
+ * cudadrv._trace fills in its own when it is imported, which the first trace does. A call through a
+ * pointer is never inlined, so functions that call these need no more registers. */
+typedef struct trace_hooks {
+    void (*name_request)(const own_request *request, const own_stream *stream, size_t raw);
+    void (*note_line)(const own_stream *stream, size_t raw);
+    /* `label` is a str. `kept` is how many bytes all pools keep. */
+    void (*begin_memory)(own_memory *state, void *label, size_t nbytes, uint32_t site, size_t kept);
+    void (*end_memory)(own_memory *state, size_t nbytes, size_t kept);
+    /* Those of cudadrv._memory, which call the two above. `memory` is a Memory. */
+    void (*memory_begins)(void *memory);
+    void (*memory_ends)(void *memory);
+} trace_hooks;
+
+extern CUDADRV_HIDDEN trace_hooks trace_calls;
 
 extern CUDADRV_HIDDEN __thread trace_ring *trace_mine;
 CUDADRV_HIDDEN trace_ring *trace_new_ring(void);
@@ -100,17 +118,47 @@ static inline void trace_put(trace_ring *ring) {
     }
 }
 
+/* Notes that the thread's current operation became a node of a graph: nothing was queued. */
+static inline void trace_captured(void) {
+    trace_ring *ring = trace_ring_of_thread();
+    if (ring) {
+        ring->captured = 1;
+    }
+}
+
+/* Returns how many bytes a copy moves by one of its accesses, or 0 if that is as many as the access
+ * has from its start to its stop and writes. If nothing that is written has a number in the trace,
+ * such as an array of NumPy, what is read says how many bytes were moved. */
+static inline uint64_t trace_moved_(const own_request *request, const own_access *access) {
+    int counts = access->mode == OWN_WRITE;
+    if (access->mode == OWN_READ) {
+        counts = 1;
+        for (uint32_t i = 0; i < request->count; i++) {
+            const own_access *other = &request->accesses[i];
+            counts &= other->mode == OWN_READ || !other->memory->traced;
+        }
+    } else if (!access->boxed) {
+        return 0;
+    }
+    const uint64_t nbytes = access->boxed
+                                ? access->box.width * access->box.rows * access->box.slices
+                                : access->stop - access->start;
+    return counts ? nbytes : 0;
+}
+
 /* Notes an operation that was issued, refused or captured, with its borrows. `reason` is what
- * `issue` returns: 0 if it is queued. `captured`: it is a node of a graph, and nothing was queued.
- */
-static inline void trace_operation(const own_request *request, uint64_t begin, int reason,
-                                   int captured) {
+ * `issue` returns: 0 if it is queued or captured. */
+static __attribute__((noinline, cold, unused)) void trace_operation(const own_request *request,
+                                                                    uint64_t begin, int reason) {
     trace_ring *ring = trace_ring_of_thread();
     trace_record *record = ring ? trace_take(ring) : NULL;
-    const int queued = reason == 0 && !captured;
     if (!record) {
         return;
     }
+    const int captured = ring->captured, queued = reason == 0 && !captured;
+    const uint64_t moved = ring->moved;
+    ring->moved = 0;
+    ring->captured = 0;
     const uint64_t seq = queued ? request->issued.seq : 0;
     /* The driver call is usually the thread's last record, and has just ended. */
     const trace_record *last = &ring->records[(ring->head - 1) % TRACE_RECORDS];
@@ -132,7 +180,7 @@ static inline void trace_operation(const own_request *request, uint64_t begin, i
         const own_access *access = &request->accesses[i];
         if (access->memory->traced && (record = trace_take(ring))) {
             *record = (trace_record){begin,
-                                     0,
+                                     moved ? moved : trace_moved_(request, access),
                                      access->start,
                                      access->stop,
                                      seq,
@@ -169,6 +217,15 @@ static inline void trace_memory(uint64_t live, uint64_t kept) {
         record->first = live;
         record->second = kept;
         trace_put(ring);
+    }
+}
+
+/* Notes how many bytes the thread's next operation copies, if that is not what it borrows: a chunk
+ * of a copy through stages borrows all of the buffer. */
+static inline void trace_moves(uint64_t nbytes) {
+    trace_ring *ring = trace_ring_of_thread();
+    if (ring) {
+        ring->moved = nbytes;
     }
 }
 

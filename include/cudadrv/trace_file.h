@@ -89,6 +89,7 @@ enum trace_key {
     KEY_SLOT,
     KEY_NUMBER,
     KEY_TOOK,
+    KEY_MOVED,
     TRACE_KEYS
 };
 static uint64_t trace_time(uint64_t ticks);
@@ -152,6 +153,7 @@ static struct trace_file {
 } trace_it = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .fd = -1};
 
 __thread trace_ring *trace_mine;
+trace_hooks trace_calls;
 
 /* ---- bytes ---- */
 
@@ -567,6 +569,9 @@ static void trace_write_borrow(const trace_record *record) {
     snprintf(bytes, sizeof bytes, "%llu:%llu", (unsigned long long)record->first,
              (unsigned long long)record->second);
     trace_note_text(&event, KEY_BYTES, bytes);
+    if (record->end) {
+        trace_note(&event, KEY_MOVED, NOTE_UINT, record->end);
+    }
     trace_note_line(&event, record->site);
     trace_event_end(&event);
 }
@@ -883,10 +888,10 @@ static void trace_free(void) {
 }
 
 static const char *const trace_keys[TRACE_KEYS] = {
-    [KEY_LINE] = "line",   [KEY_STREAM] = "stream", [KEY_STATUS] = "status",
-    [KEY_TIMES] = "times", [KEY_BYTES] = "bytes",   [KEY_USE] = "use",
-    [KEY_TEXT] = "text",   [KEY_END] = "note",      [KEY_EVENT] = "event",
-    [KEY_SLOT] = "slot",   [KEY_NUMBER] = "number", [KEY_TOOK] = "took",
+    [KEY_LINE] = "line",   [KEY_STREAM] = "stream", [KEY_STATUS] = "status", [KEY_TIMES] = "times",
+    [KEY_BYTES] = "bytes", [KEY_USE] = "use",       [KEY_TEXT] = "text",     [KEY_END] = "note",
+    [KEY_EVENT] = "event", [KEY_SLOT] = "slot",     [KEY_NUMBER] = "number", [KEY_TOOK] = "took",
+    [KEY_MOVED] = "moved",
 };
 
 /* The strings with the numbers from 1 on: the uses of an own_mode. */

@@ -11,7 +11,6 @@ from cpython.ref cimport PyObject, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 
-from cudadrv._errors cimport report_text
 from cudadrv._device cimport Context, attend, is_usable
 from cudadrv._driver cimport (
     CUDADRV_TRACES, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED,
@@ -37,7 +36,7 @@ from cudadrv._release cimport (
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream
-from cudadrv._trace cimport begin_memory, end_memory
+from cudadrv._trace cimport trace_calls
 from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError, OwnershipError
@@ -491,7 +490,7 @@ cdef void list_memory(Memory memory) noexcept:
         (<Memory>_newest).newer = <void *>memory
     _newest = <void *>memory
     if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
-        _trace_begin(memory)
+        trace_calls.memory_begins(<void *>memory)
 
 
 cdef void show_memory(Memory memory) noexcept:
@@ -510,8 +509,6 @@ cdef void unlist_memory(Memory memory) noexcept:
     global _newest
     if not _is_listed(memory):
         return
-    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
-        _trace_end(memory)
     if memory.newer is not NULL:
         (<Memory>memory.newer).older = memory.older
     else:
@@ -519,31 +516,32 @@ cdef void unlist_memory(Memory memory) noexcept:
     if memory.older is not NULL:
         (<Memory>memory.older).newer = memory.newer
     memory.newer = memory.older = NULL
+    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+        trace_calls.memory_ends(<void *>memory)     # last, so that it is a jump
 
 
-cdef void _trace_begin(Memory memory) noexcept:
+cdef void _trace_begin(void *thing) noexcept:
     """Give memory a number in the trace. Memory of other libraries shares the state of its home."""
-    if memory.state is NULL or memory.home is not None:
-        return
-    try:
-        begin_memory(memory.state, memory.label, memory.nbytes, memory.site, cached_bytes())
-    except Exception as error:
-        report_text(f"cudadrv: memory is missing in the trace: {error!r}")
+    cdef Memory memory = <Memory>thing
+    if memory.state is not NULL and memory.home is None:
+        trace_calls.begin_memory(
+            memory.state, <void *>memory.label, memory.nbytes, memory.site, cached_bytes())
 
 
-cdef void _trace_end(Memory memory) noexcept:
-    if memory.state is NULL or memory.home is not None:
-        return
-    try:
-        end_memory(memory.state, memory.nbytes, cached_bytes())
-    except Exception as error:
-        report_text(f"cudadrv: memory is missing in the trace: {error!r}")
+cdef void _trace_end(void *thing) noexcept:
+    cdef Memory memory = <Memory>thing
+    if memory.state is not NULL and memory.home is None:
+        trace_calls.end_memory(memory.state, memory.nbytes, cached_bytes())
+
+
+trace_calls.memory_begins = _trace_begin
+trace_calls.memory_ends = _trace_end
 
 
 def trace_live_memory():
     """Give all live memory a number in the trace that has just begun."""
     for memory in _live_memory():
-        _trace_begin(memory)
+        _trace_begin(<void *>memory)
 
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):

@@ -45,7 +45,7 @@ from cudadrv._region cimport (
 from cudadrv._release cimport drain, is_complete, release_later
 from cudadrv._stream cimport Capturing, Stream
 from cudadrv._token cimport Token, new_token, stand_for
-from cudadrv._trace cimport name_request, trace_operation, trace_ticks
+from cudadrv._trace cimport trace_calls, trace_moves, trace_operation, trace_ticks
 
 from cudadrv._errors import CaptureError
 
@@ -736,7 +736,8 @@ cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
     cdef int reason = LOOK
     stream.usable()
     if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
-        name_request(&transfer.operation.request, stream.order, <size_t>stream.raw)
+        trace_calls.name_request(
+            &transfer.operation.request, stream.order, <size_t>stream.raw)
     with nogil:
         _open(transfer)
     while reason != DONE:
@@ -796,6 +797,8 @@ cdef uint32_t _aim(Transfer *transfer) noexcept nogil:
         transfer.holds = False
     aim(&transfer.copy, transfer.memory.blocks[at], transfer.events[at], start,
         _chunk_end(transfer, start) - start)
+    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+        trace_moves(_chunk_end(transfer, start) - start)
     return at
 
 
@@ -813,7 +816,7 @@ cdef int _issue(Transfer *transfer, Stream stream) except? -1 nogil:
     at = _aim(transfer)
     reason = attempt(&transfer.operation, stream, NULL, False, True)
     if unlikely(traced):
-        trace_operation(&transfer.operation.request, begun, reason, False)
+        trace_operation(&transfer.operation.request, begun, reason)
     _note(transfer, at, reason)
     return reason
 

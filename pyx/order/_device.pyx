@@ -524,7 +524,7 @@ cdef class Context:
         """
         cdef own_snapshot snapshot
         self.usable()
-        line_of_call()
+        line_of_call(NULL, 0)
         if self.captures:
             return False
         if not own_domain_snapshot(engine, self.domain, &snapshot):

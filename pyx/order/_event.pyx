@@ -544,7 +544,7 @@ cdef class Event:
         cdef CUresult status
         if self.closed:  # another thread may have closed the event since the caller's check
             raise ValueError(f"{self.called()} is closed")
-        line_of_call()
+        line_of_call(NULL, 0)
         if not self.state.recorded:     # recorded in a capture, which the query would end
             self.refuse_now("waited for" if deadline else "asked for")
         self.waiters += 1

@@ -30,7 +30,7 @@ from cudadrv._stream cimport (
     ISSUE_LOCK_IS_TAKEN, REFUSED, STREAM_IS_CAPTURING, Stream, check_stream, enter_stream,
     names_context,
 )
-from cudadrv._trace cimport name_request, trace_operation, trace_ticks
+from cudadrv._trace cimport trace_calls, trace_captured, trace_operation, trace_ticks
 from cudadrv._waits cimport Question, missing_waits, users_in_the_way
 
 
@@ -70,17 +70,16 @@ cdef int issue_unusual(
     """
     cdef Capture capture
     cdef Question question
-    cdef int reason = 0
-    cdef object pop = _pop_range    # another thread may end the ranges meanwhile
-    cdef bint traced = cudadrv_table.slowly & CUDADRV_TRACES
-    cdef bint captured = False
-    cdef bint answered = False
-    cdef uint64_t begun = 0
+    # Never 0 after an exception.
+    cdef int reason = ISSUE_LOCK_IS_TAKEN
+    # Others may begin or end ranges and traces meanwhile.
+    cdef object pop = _pop_range
+    cdef uint64_t begun = 0     # not 0 in a trace
     works = None
     check_stream(stream)
     operation.request.stream = stream.order
-    if unlikely(traced):
-        name_request(&operation.request, stream.order, <size_t>stream.raw)
+    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+        trace_calls.name_request(&operation.request, stream.order, <size_t>stream.raw)
         begun = trace_ticks()
     if unlikely(_push_range is not None):
         _push_range(f"{operation_name(operation.request.operation)} at"
@@ -96,9 +95,10 @@ cdef int issue_unusual(
             if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
                     and runs is NULL:
                 capture = <Capture>stream.capture
-                captured = True
                 reason = capture.issue(
                     stream, &operation.request, operation.call, operation.arguments)
+                if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+                    trace_captured()
                 break
             if likely(reason != REFUSED - OWN_MUST_WAIT):
                 # After a sticky error, destroying the events in `works` fails, too. The exception
@@ -113,11 +113,9 @@ cdef int issue_unusual(
                 break
             for work in works:
                 stream.wait(work)
-        answered = True
     finally:
-        if unlikely(traced):
-            trace_operation(
-                &operation.request, begun, reason if answered else REFUSED, captured)
+        if unlikely(begun):
+            trace_operation(&operation.request, begun, reason)
         if unlikely(pop is not None):
             pop()
     return reason

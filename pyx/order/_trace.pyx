@@ -87,7 +87,7 @@ cdef int _name(const own_request *request, const own_stream *stream, size_t raw)
     return _name_this_thread()
 
 
-cdef void name_request(const own_request *request, const own_stream *stream, size_t raw) noexcept:
+cdef void _name_request(const own_request *request, const own_stream *stream, size_t raw) noexcept:
     """Write the names that the record of an operation will use, if the trace does not know them."""
     cdef str name = operation_name(request.operation)
     if likely(_shown[request.operation] == <void *>name) \
@@ -100,7 +100,7 @@ cdef void name_request(const own_request *request, const own_stream *stream, siz
         report_text(f"cudadrv: a name is missing in the trace: {error!r}")
 
 
-cdef void note_line(const own_stream *stream, size_t raw) noexcept:
+cdef void _note_line(const own_stream *stream, size_t raw) noexcept:
     cdef uint32_t site = here()
     if likely(trace_has_site(site)) and trace_has_thread() \
             and (stream is NULL or stream.traced == trace_it.session):
@@ -127,10 +127,18 @@ cdef uint32_t _numbers = 0
 cdef uint64_t _live = 0             # bytes of live buffers
 
 
-cdef int begin_memory(
-    own_memory *state, str label, size_t nbytes, uint32_t site, size_t kept
-) except -1:
-    """Give live memory a number in the trace. `kept` is how many bytes all pools keep."""
+cdef void _begin_memory(
+    own_memory *state, void *label, size_t nbytes, uint32_t site, size_t kept
+) noexcept:
+    """Give live memory a number in the trace."""
+    try:
+        _number_memory(state, <str>label, nbytes, site)
+        trace_memory(_live, kept)
+    except Exception as error:
+        report_text(f"cudadrv: memory is missing in the trace: {error!r}")
+
+
+cdef int _number_memory(own_memory *state, str label, size_t nbytes, uint32_t site) except -1:
     global _numbers, _live
     cdef uint32_t number
     kind = label, nbytes, site
@@ -145,20 +153,27 @@ cdef int begin_memory(
     _kinds_of_memory[number] = kind
     state.traced = number
     _live += nbytes
-    trace_memory(_live, kept)
     return 0
 
 
-cdef int end_memory(own_memory *state, size_t nbytes, size_t kept) except -1:
+cdef void _end_memory(own_memory *state, size_t nbytes, size_t kept) noexcept:
     """Take back the number of memory that is no longer live."""
     global _live
-    kind = _kinds_of_memory.pop(state.traced, None)
-    if kind is not None:
-        _free_numbers.setdefault(kind, []).append(state.traced)
-        _live -= min(_live, nbytes)
-        trace_memory(_live, kept)
+    try:
+        kind = _kinds_of_memory.pop(state.traced, None)
+        if kind is not None:
+            _free_numbers.setdefault(kind, []).append(state.traced)
+            _live -= min(_live, nbytes)
+            trace_memory(_live, kept)
+    except Exception as error:
+        report_text(f"cudadrv: memory is missing in the trace: {error!r}")
     state.traced = 0
-    return 0
+
+
+trace_calls.name_request = _name_request
+trace_calls.note_line = _note_line
+trace_calls.begin_memory = _begin_memory
+trace_calls.end_memory = _end_memory
 
 
 # ---- refusals ----

@@ -24,7 +24,7 @@ PROGRAMS = {}
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
 IMPORTED += cu.Signal, cu.Link, _peers, cu.Ticket, cu.open, cu.Array, cu.Texture
-IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture, cu.from_cuda_array
+IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture, cu.from_cuda_array, cu.trace
 
 
 def program(function):

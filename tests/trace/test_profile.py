@@ -6,6 +6,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from limits import PATIENCE
 
@@ -90,11 +91,31 @@ def test_a_profile_counts_bursts_that_end_one_after_the_other():
     assert total.nanoseconds < 400 * 20_000_000
 
 
+@pytest.mark.parametrize("nbytes", [100, 1 << 16, (1 << 20) + 1])
+def test_a_profile_counts_bytes_of_copies_through_stages_once(nbytes):
+    buffer, pageable = cu.DeviceBuffer(nbytes), np.zeros(nbytes, np.uint8)
+    for copy in (buffer.copy_from, buffer.copy_to):
+        with cu.profile() as profile:
+            copy(pageable)
+        assert profile.summary.copied == nbytes
+
+
+def test_a_profile_counts_the_bytes_of_boxes():
+    first, second = (cu.DeviceBuffer(1 << 12).reshape(64, 64) for _ in range(2))
+    stream = cu.Stream()
+    with cu.profile() as profile:
+        first[:16, :32].copy_from_async(second[8:24, 32:], stream)
+        first[16:].copy_from_async(second[16:], stream)
+        stream.synchronize()
+    assert profile.summary.copied == 16 * 32 + 48 * 64
+
+
 def test_runs_that_have_no_row_are_counted():
     reader = Reader()
     reader.trace.tracks = {2: Track(2, "streams"), 3: Track(3, "Stream 1", parent=2)}
-    reader.instant(Slice(reader.trace.tracks[3], "launch", 40, None, {"took": 5, "line": "a:1"}))
-    assert summary(reader.trace).runs == (Total("launch at a:1", 1, 5),)
+    reader.keys, reader.names = {1: "took"}, {7: "launch"}
+    reader.instant(40, 3, b"\x50\x07\x22\x04\x08\x01\x18\x05", 0)
+    assert summary(reader.trace).runs == (Total("launch at ?", 1, 5),)
 
 
 def test_two_profiles_count_apart():
