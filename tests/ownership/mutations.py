@@ -635,7 +635,7 @@ MUTATIONS = [
     ),
     (
         "the host learns only of the stream itself",
-        "own_join_host",
+        "own_join_host_",
         "news->clock && i < news->clock->size; i++) {\n        if (engine->slots[i].done",
         "0 && i < news->clock->size; i++) {\n        if (engine->slots[i].done",
     ),
@@ -653,7 +653,7 @@ MUTATIONS = [
     ),
     (
         "the host forgets",
-        "own_join_host",
+        "own_join_host_",
         "if (news->seq && engine->slots[news->slot].done < news->seq) {",
         "if (1) {",
     ),
@@ -816,8 +816,7 @@ IN_THREADS = [
     (
         "the host joins a clock that was read before the lock is taken",
         "own_join_host",
-        "own_engine *engine, const own_snapshot *news) {\n    own_lock_clocks(engine);\n",
-        "own_engine *engine, const own_snapshot *news) {\n"
+        "    own_lock_clocks(engine);\n",
         "    const uint64_t done = engine->slots[news->slot].done;\n    own_lock_clocks(engine);\n"
         "    engine->slots[news->slot].done = done;\n",
     ),
