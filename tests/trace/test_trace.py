@@ -30,7 +30,7 @@ def test_an_operation_is_a_call_and_is_in_flight_until_it_is_known_complete(trac
     trace = traced(program)
     (call,) = on_thread(trace, "fill_async")
     ((owner, flight),) = flights(trace)
-    (wait,) = (each for each in on_thread(trace, "cuStreamQuery") if not each.notes.get("status"))
+    *_, wait = on_thread(trace, "cuStreamQuery")
     assert owner == "Stream 'work'"
     assert call.notes["stream"] == owner
     assert call.notes["line"] == flight.notes["line"]
@@ -117,12 +117,14 @@ def test_an_arrow_leads_from_a_record_to_each_wait(traced):
     assert len({each.track.uuid for each in waits}) == 3
 
 
-def test_operations_that_overlap_get_lanes(traced):
+def test_operations_that_overlap_get_lanes(traced, gate):
     stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    gate.hold(stream)
 
     def program():
         for _ in range(40):
             buffer.fill_async(1, stream)
+        gate.open()
         stream.synchronize()
 
     trace = traced(program)
