@@ -68,7 +68,7 @@ def test_a_profile_counts_what_the_drawing_has_no_rows_for(ends):
     counts = {each.what.partition(" at ")[0]: each for each in found.operations}
     assert counts["copy_from_async"].count == 300
     assert counts["fill_async"].count == 1
-    if ends:
+    if ends and cu.driver_info().is_software:  # a GPU does not say when work runs
         runs = {each.what.partition(" at ")[0]: each.count for each in found.runs}
         assert runs == {"copy_from_async": 300, "fill_async": 1}
     assert found.copied == 300 << 10
