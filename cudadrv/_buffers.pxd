@@ -34,6 +34,7 @@ cdef class HostView:
     cdef object borrowed    # a Borrowed, which holds the borrow
     cdef object hidden      # an array over the memory; NumPy's views of `array` refer to this one
     cdef object array       # the view of `hidden` that __enter__ returned
+    cdef bint busy          # a thread is entering the block
 
 
 cdef HostView view_for_function(HostBuffer buffer, bint shared, CUdeviceptr first)

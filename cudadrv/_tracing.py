@@ -10,7 +10,7 @@ import threading
 import warnings
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudadrv import _environment, _trace
 from cudadrv._errors import CudaWarning
@@ -167,8 +167,10 @@ class trace:
         traceback: TracebackType | None,
     ) -> None:
         """End the trace, and write the rest of the file. In a forked child, do nothing."""
-        if self._fd >= 0 and self._process == os.getpid():
-            fd, self._fd = self._fd, -1
+        if self._process != os.getpid():
+            return
+        fd, self._fd = self._fd, -1  # no other thread comes between, and it ends once
+        if fd >= 0:
             try:
                 _end(self._name)
             finally:
@@ -207,9 +209,12 @@ class profile:
     >>> print(p)
     """
 
-    __slots__ = ("__weakref__", "_data", "_fd", "_found", "_process")
+    __slots__ = ("__weakref__", "_data", "_fd", "_found", "_lock", "_process")
 
     def __init__(self) -> None:
+        # Held while the measurement ends and while its file is read, which another thread would
+        # close meanwhile.
+        self._lock = threading.RLock()
         self._fd = -1
         self._process = 0
         self._data = b""
@@ -236,13 +241,16 @@ class profile:
         traceback: TracebackType | None,
     ) -> None:
         """End the measurement. In a forked child, do nothing."""
-        if self._fd >= 0 and self._process == os.getpid():
+        if self._process != os.getpid():
+            return
+        with self._lock:
             fd, self._fd = self._fd, -1
-            try:
-                _end("a profile")
-                self._data = _all_of(fd)
-            finally:
-                os.close(fd)
+            if fd >= 0:
+                try:
+                    _end("a profile")
+                    self._data = _all_of(fd)
+                finally:
+                    os.close(fd)
 
     @property
     def summary(self) -> "Summary":
@@ -254,13 +262,21 @@ class profile:
         from cudadrv._trace_file import parse
         from cudadrv._trace_table import summary
 
-        if self._fd >= 0:
-            _trace.flush()
-            return summary(parse(_all_of(self._fd)))
-        if self._found is None:
-            self._found = summary(parse(self._data))
-            self._data = b""
-        return self._found
+        with self._alone():
+            if self._found is not None:
+                return self._found
+            if taken := self._fd >= 0:
+                _trace.flush()
+            data = _all_of(self._fd) if taken else self._data
+        found = summary(parse(data))
+        with self._alone():
+            if not taken and data and self._data is data:
+                self._found, self._data = found, b""
+        return found
+
+    def _alone(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the lock. In a forked child nobody would release it."""
+        return self._lock if self._process == os.getpid() else contextlib.nullcontext()
 
     def __str__(self) -> str:
         from cudadrv._trace_table import table

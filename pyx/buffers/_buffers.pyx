@@ -584,12 +584,16 @@ cdef class HostView:
 
     def __enter__(self):
         """Borrow the buffer, and return a NumPy array over its items."""
-        if self.array is not None:
+        if self.array is not None or self.busy:
             raise RuntimeError("this block has been entered already; call read() or write() again")
-        self.site = here()
-        self.buffer.usable()
-        self.borrowed = Borrowed(self.buffer, self.shared, "block")
-        _make_array(self)
+        self.busy = True    # other threads run while this one waits for work that uses the buffer
+        try:
+            self.site = here()
+            self.buffer.usable()
+            self.borrowed = Borrowed(self.buffer, self.shared, "block")
+            _make_array(self)
+        finally:
+            self.busy = False
         return self.array
 
     def __exit__(self, kind, exception, traceback):

@@ -1,5 +1,8 @@
 """``with buffer.read()`` and ``with buffer.write()``: the array, and the end of the block."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -154,3 +157,32 @@ def test_closed_buffers_give_no_arrays(make):
     for way in (buffer.read, buffer.write, buffer.readonly, buffer.to_numpy):
         with pytest.raises(cu.BufferClosedError, match="was closed at"):
             way()
+
+
+def test_two_threads_enter_one_block(stream, gate):
+    """While one thread waits to enter, the block counts as entered."""
+    host, device = cu.LockedBuffer.zeros(8), cu.DeviceBuffer.zeros(8)
+    gate.hold(stream)
+    device.copy_to_async(host, stream)
+    block, found = host.read(), []
+
+    def enter():
+        with cu.ordering("wait"):
+            found.append(block.__enter__())
+
+    waiting = threading.Thread(target=enter)
+    waiting.start()
+    refused = ""
+    while not refused:
+        try:
+            block.__enter__()
+        except cu.BufferBorrowedError:
+            time.sleep(0.001)  # the other thread has not begun
+        except RuntimeError as error:
+            refused = str(error)
+    assert "has been entered already" in refused
+    gate.open()
+    waiting.join()
+    assert len(found) == 1
+    block.__exit__(None, None, None)
+    stream.synchronize()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ET
 
@@ -189,3 +190,28 @@ def test_run_traces_the_process_that_uses_cudadrv(tmp_path, uses):
     assert ("no process has used cudadrv" in done.stderr) == (not uses)
     if uses:
         assert any(each.name == "fill" for each in read(path).slices)
+
+
+def test_a_profile_is_read_while_it_ends():
+    """One thread reads the figures, another one ends the block: both see all operations."""
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
+    for _ in range(30):
+        profile, wrong = cu.profile(), []
+        with profile:
+            buffer.fill_async(1, stream)
+            reader = threading.Thread(target=count_into, args=(wrong, profile))
+            reader.start()
+        reader.join()
+        assert not wrong
+        assert sum(each.count for each in profile.summary.operations) == 1
+    stream.synchronize()
+
+
+def count_into(wrong, profile):
+    try:
+        for _ in range(3):
+            count = sum(each.count for each in profile.summary.operations)
+            if count != 1:
+                wrong.append(count)
+    except Exception as error:
+        wrong.append(error)
