@@ -10,7 +10,7 @@ import threading
 import warnings
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from cudadrv import _environment, _trace
 from cudadrv._errors import CudaWarning
@@ -100,7 +100,63 @@ def _empty(fd: int) -> None:
         os.ftruncate(fd, 0)
 
 
-class trace:
+class _Block:
+    """A `with` block that is traced: `trace` and `profile` differ in the file."""
+
+    __slots__ = ("__weakref__", "_fd", "_name", "_process")
+
+    def __init__(self, name: str) -> None:
+        self._fd = -1
+        self._process = 0
+        self._name = name
+
+    def _open(self) -> int:
+        raise NotImplementedError
+
+    def _has_ended(self, fd: int) -> None:
+        """Use the file, which is complete now. It is closed afterwards."""
+
+    def __enter__(self) -> Self:
+        """Begin the block."""
+        open_now()  # first: the environment may want a trace that begins with the driver
+        _take_turn(self._name, _line())
+        fd = -1
+        try:
+            fd = self._open()
+            _empty(fd)
+            _begin(fd, self._name)
+        except BaseException:
+            _abandon(fd)
+            raise
+        self._fd, self._process = fd, os.getpid()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the block, and write the rest of the file. In a forked child, do nothing."""
+        if self._process != os.getpid():
+            return
+        fd, self._fd = self._fd, -1  # no other thread comes between, and it ends once
+        if fd >= 0:
+            try:
+                _end(self._name)
+            finally:  # its warning may be an error
+                try:
+                    self._has_ended(fd)
+                finally:
+                    os.close(fd)
+
+    def __del__(self) -> None:
+        """End a block that was left without its end, such as that of a dropped generator."""
+        if getattr(self, "_fd", -1) >= 0:
+            self.__exit__(None, None, None)
+
+
+class trace(_Block):
     """Write what cudadrv does in a ``with`` block to a file for Perfetto (https://ui.perfetto.dev).
 
     The trace has a track for each thread, with its operations and calls of the driver; for each
@@ -136,56 +192,22 @@ class trace:
     ...     train()
     """
 
-    __slots__ = ("__weakref__", "_fd", "_name", "_process")
+    __slots__ = ()
 
     def __init__(self, file: str | os.PathLike[str]) -> None:
-        self._fd = -1
-        self._process = 0
-        self._name = os.fspath(file)
-        if not isinstance(self._name, str):
+        name = os.fspath(file)
+        if not isinstance(name, str):
             raise TypeError(f"file must be a str or a path, not {type(file).__name__}")
+        super().__init__(name)
 
-    def __enter__(self) -> "trace":
-        """Begin the trace."""
-        open_now()  # first: the environment may want a trace that begins with the driver
-        _take_turn(self._name, _line())
-        fd = -1
-        try:
-            fd = _open(self._name)
-            _empty(fd)
-            _begin(fd, self._name)
-        except BaseException:
-            _abandon(fd)
-            raise
-        self._fd, self._process = fd, os.getpid()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End the trace, and write the rest of the file. In a forked child, do nothing."""
-        if self._process != os.getpid():
-            return
-        fd, self._fd = self._fd, -1  # no other thread comes between, and it ends once
-        if fd >= 0:
-            try:
-                _end(self._name)
-            finally:
-                os.close(fd)
-
-    def __del__(self) -> None:
-        """End a trace whose block was left without its end, such as that of a dropped generator."""
-        if getattr(self, "_fd", -1) >= 0:
-            self.__exit__(None, None, None)
+    def _open(self) -> int:
+        return _open(self._name)
 
     def __repr__(self) -> str:
         return f"<trace to {self._name}>"
 
 
-class profile:
+class profile(_Block):
     """Measure what cudadrv does in a ``with`` block, and print it as a table.
 
     The profile counts and times operations by name and line, calls by line, driver functions, and
@@ -209,30 +231,21 @@ class profile:
     >>> print(p)
     """
 
-    __slots__ = ("__weakref__", "_data", "_fd", "_found", "_lock", "_process")
+    __slots__ = ("_data", "_found", "_lock")
 
     def __init__(self) -> None:
         # Held while the measurement ends and while its file is read, which another thread would
         # close meanwhile.
         self._lock = threading.RLock()
-        self._fd = -1
-        self._process = 0
         self._data = b""
         self._found: Summary | None = None
+        super().__init__("a profile")
 
-    def __enter__(self) -> "profile":
-        """Begin to measure."""
-        open_now()
-        _take_turn("a profile", _line())
-        fd = -1
-        try:
-            fd = os.memfd_create("cudadrv profile", os.MFD_CLOEXEC)
-            _begin(fd, "a profile")
-        except BaseException:
-            _abandon(fd)
-            raise
-        self._fd, self._process, self._found = fd, os.getpid(), None
-        return self
+    def _open(self) -> int:
+        return os.memfd_create("cudadrv profile", os.MFD_CLOEXEC)
+
+    def _has_ended(self, fd: int) -> None:
+        self._data, self._found = _all_of(fd), None
 
     def __exit__(
         self,
@@ -241,16 +254,8 @@ class profile:
         traceback: TracebackType | None,
     ) -> None:
         """End the measurement. In a forked child, do nothing."""
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            fd, self._fd = self._fd, -1
-            if fd >= 0:
-                try:
-                    _end("a profile")
-                    self._data = _all_of(fd)
-                finally:
-                    os.close(fd)
+        with self._alone():
+            super().__exit__(kind, error, traceback)
 
     @property
     def summary(self) -> "Summary":
@@ -263,10 +268,10 @@ class profile:
         from cudadrv._trace_table import summary
 
         with self._alone():
-            if self._found is not None:
-                return self._found
             if taken := self._fd >= 0:
                 _trace.flush()
+            elif self._found is not None:
+                return self._found
             data = _all_of(self._fd) if taken else self._data
         found = summary(parse(data))
         with self._alone():
@@ -282,11 +287,6 @@ class profile:
         from cudadrv._trace_table import table
 
         return table(self.summary)
-
-    def __del__(self) -> None:
-        """End a measurement whose block was left without its end."""
-        if getattr(self, "_fd", -1) >= 0:
-            self.__exit__(None, None, None)
 
     def __repr__(self) -> str:
         return "<profile, being taken>" if self._fd >= 0 else "<profile>"

@@ -67,7 +67,7 @@ typedef struct trace_hooks {
     /* `label` is a str. `kept` is how many bytes all pools keep. */
     void (*begin_memory)(own_memory *state, void *label, size_t nbytes, uint32_t site, size_t kept);
     void (*end_memory)(own_memory *state, size_t nbytes, size_t kept);
-    /* Those of cudadrv._memory, which call the two above. `memory` is a Memory. */
+    /* cudadrv._memory sets these. They call the two functions above for a Memory. */
     void (*memory_begins)(void *memory);
     void (*memory_ends)(void *memory);
 } trace_hooks;
@@ -229,8 +229,8 @@ static inline void trace_moves(uint64_t nbytes) {
     }
 }
 
-/* Notes the line that records or waits for an event, or waits for work. The driver calls that
- * follow in this thread belong to it. */
+/* Notes the line of a call that records an event or waits. The trace shows this line with the
+ * driver calls that follow in this thread. */
 static inline void trace_line(uint32_t site) {
     trace_ring *ring = trace_ring_of_thread();
     if (ring) {

@@ -894,7 +894,7 @@ static const char *const trace_keys[TRACE_KEYS] = {
     [KEY_MOVED] = "moved",
 };
 
-/* The strings with the numbers from 1 on: the uses of an own_mode. */
+/* The first strings of a file: what a borrow does, by its own_mode. */
 static const char *const trace_uses[] = {"read", "write", "shared", "may write"};
 
 static void trace_write_head(const char *process) {

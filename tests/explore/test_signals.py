@@ -31,6 +31,12 @@ def explored(program):
     return found
 
 
+def first_byte(buffer, *streams):
+    for stream in streams:
+        stream.synchronize()
+    return int(np.array(buffer)[0])
+
+
 def written(waits):
     """Two streams fill a buffer; one of them may wait for the signal of the other one."""
     buffer = cu.LockedBuffer.zeros(4, "u1")
@@ -41,9 +47,7 @@ def written(waits):
             if waits:
                 other.wait(signal, 1)
             buffer.fill_async(2, other)
-        one.synchronize()
-        other.synchronize()
-        return int(np.array(buffer)[0])
+        return first_byte(buffer, one, other)
 
 
 def test_a_wait_for_a_signal_orders(cuda_device):
@@ -60,9 +64,7 @@ def test_a_wait_is_not_for_what_comes_behind_the_set(cuda_device):
                 buffer.fill_async(1, one)
                 other.wait(signal, 1)
                 buffer.fill_async(2, other)
-            one.synchronize()
-            other.synchronize()
-            return int(np.array(buffer)[0])
+            return first_byte(buffer, one, other)
 
     assert explored(program) == {1, 2}
 
@@ -83,9 +85,7 @@ def launched(waits):
             if waits:
                 other.wait(signal, 1)
             buffer.fill_async(2, other)
-            one.synchronize()
-            other.synchronize()
-        return int(np.array(buffer)[0])
+            return first_byte(buffer, one, other)
 
 
 def test_a_set_in_a_graph_orders(cuda_device):
