@@ -130,11 +130,10 @@ def members() -> dict[str, dict[str, Member]]:
         node.name: node
         for path in [*PACKAGE.glob("*.pyi"), *(PACKAGE / name for name in IN_PYTHON)]
         for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef)
-        and node.name[0] != "_"
-        and ast.unparse(node.body) != "..."
+        if isinstance(node, ast.ClassDef) and ast.unparse(node.body) != "..."
     }
-    found = {name: dict(_members_of(node, classes)) for name, node in classes.items()}
+    public = {name: node for name, node in classes.items() if name[0] != "_"}
+    found = {name: dict(_members_of(node, classes)) for name, node in public.items()}
     left = [name for name in found if name.endswith("Error") or name in INTERNAL]
     return {name: found[name] for name in found if found[name] and name not in left}
 
@@ -142,7 +141,10 @@ def members() -> dict[str, dict[str, Member]]:
 def _members_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Iterator[Any]:
     for base in node.bases:
         if ast.unparse(base) in classes:
-            yield from _members_of(classes[ast.unparse(base)], classes)
+            for name, member in _members_of(classes[ast.unparse(base)], classes):
+                if member.owner[0] == "_":  # a reader knows the class that he uses
+                    member.owner = node.name
+                yield name, member
     for child in node.body:
         if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
             if "ClassVar" not in ast.unparse(child.annotation):
