@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from fork_server import ForkServer
 from in_threads import started
 from limits import PATIENCE
 
@@ -45,9 +46,9 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Folders whose tests compile much, and take minutes. They run first, so that at the end short tests
-# are left, which all processors can share.
-LONGEST = ("packaging", "softdriver")
+# Folders whose tests compile much or wait often, and take minutes. They run first, so that at the
+# end short tests are left, which all processors can share.
+LONGEST = ("packaging", "softdriver", "threads")
 # In these tests threads end with unfinished work. NVIDIA's driver never lets such a thread end if
 # the process has freed memory in certain ways before (docs/driver.md).
 FIRST = HERE / "lifecycle" / "test_thread_ends.py"
@@ -208,16 +209,35 @@ def unchanged():
     return no_driver_calls
 
 
+OPTIONS = ["-W", "error"]  # of Python
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    server = ForkServer(OPTIONS, {**os.environ, "PYTHONPATH": str(HERE.parent)})
+    yield server
+    server.close()
+
+
 class Script:
     """Runs programs in new processes, for tests after which a process is unusable."""
 
-    def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        inherited = dict(os.environ)
-        if environment.get("CUDADRV_DRIVER", "cuda") != "cuda":
-            inherited.pop("CUDA_VISIBLE_DEVICES", None)  # it names GPUs
+    def __init__(self, server: ForkServer | None) -> None:
+        self._server = server
+
+    def run(self, program: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        program = textwrap.dedent(program)
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), **changes}
+        if (
+            changes.get("CUDADRV_DRIVER", "cuda") != "cuda"
+            and "CUDA_VISIBLE_DEVICES" not in changes
+        ):
+            environment.pop("CUDA_VISIBLE_DEVICES", None)  # it names GPUs
+        if self._server and self._server.can_run(environment):
+            return self._server.run(program, environment, PATIENCE)
         return subprocess.run(
-            [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-            env={**inherited, "PYTHONPATH": str(HERE.parent), **environment},
+            [sys.executable, *OPTIONS, "-c", program],
+            env=environment,
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -262,9 +282,9 @@ class Script:
 
 
 @pytest.fixture
-def script() -> Script:
+def script(fork_server) -> Script:
     """Runs programs in new processes, under the test's schedule if the test has one."""
-    return Script()
+    return Script(fork_server)
 
 
 @pytest.fixture
