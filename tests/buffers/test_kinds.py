@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from schedules import one_schedule
 
 import cudadrv as cu
 
@@ -104,6 +105,7 @@ def test_a_closed_stream(driver):
                 make(kind=kind, stream=stream)
 
 
+@one_schedule
 @pytest.mark.cuda_software
 def test_the_environment_chooses(script):
     program = "import cudadrv as cu; print(type(cu.empty(3)).__name__)"

@@ -4,8 +4,9 @@ The programs run in processes of their own, because a lost context cannot be res
 """
 
 import pytest
+from schedules import one_schedule
 
-pytestmark = pytest.mark.cuda_software
+pytestmark = [pytest.mark.cuda_software, one_schedule]
 
 # A fill is unfinished and another one is known to be complete. Then `lose` makes the context lost.
 HEAD = """

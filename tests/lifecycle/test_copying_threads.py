@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from schedules import one_schedule
 
 import cudadrv as cu
 from cudadrv import _processors
@@ -150,6 +151,7 @@ def test_as_many_threads_as_are_asked_for(script):
     assert made == usual - 1
 
 
+@one_schedule
 @pytest.mark.parametrize("wrong", ["0", "65", "-1", "many", "2.5"])
 def test_a_wrong_number_of_threads(script, wrong):
     program = """

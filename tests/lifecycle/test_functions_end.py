@@ -1,6 +1,7 @@
 """Processes that end, fork or are interrupted while streams call functions."""
 
 import pytest
+from schedules import one_schedule
 
 HEAD = """
     import os, sys, threading, time
@@ -30,7 +31,7 @@ def cuda_driver_name(cuda_schedule):
         pytest.skip("the schedules are those of the software driver")
 
 
-pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+pytestmark = one_schedule
 
 
 def test_functions_that_never_return(run):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from limits import PATIENCE
+from schedules import one_schedule
 
 import cudadrv as cu
 
@@ -30,7 +31,7 @@ def programs() -> list[str]:
 
 
 @pytest.mark.cuda_software
-@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+@one_schedule
 @pytest.mark.parametrize("program", programs())
 def test_state_does_not_grow(program, cuda_schedule):
     environment = {

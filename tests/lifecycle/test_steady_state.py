@@ -4,6 +4,7 @@ import ctypes
 import sys
 
 import pytest
+from schedules import one_schedule
 
 import cudadrv as cu
 
@@ -68,7 +69,7 @@ def test_synchronizing_costs_as_many_driver_calls_after_any_number_of_operations
 
 @pytest.mark.cuda_software
 # Under the other schedules the driver has threads.
-@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+@one_schedule
 def test_nothing_is_left(copy, stream, cuda_schedule):
     """Without any synchronization, the numbers of Python objects and bytes stay constant."""
     from cudadrv import testing

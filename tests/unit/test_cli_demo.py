@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from limits import PATIENCE
+from schedules import one_schedule
 
 from cudadrv.__main__ import main, size
 
@@ -118,6 +119,7 @@ def test_histogram_that_is_wrong(driver, file, monkeypatch, capsys):
     )
 
 
+@one_schedule
 @pytest.mark.parametrize("nbytes", [1, 2, 4095])
 def test_smaller_than_a_chunk(cli, tmp_path, nbytes):
     (tmp_path / "tiny").write_bytes(b"x" * nbytes)
@@ -141,6 +143,7 @@ def test_progress_on_a_terminal(command, file):
     assert re.search(rb"\roverlapped: +\d+%", text)
 
 
+@one_schedule
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -160,6 +163,7 @@ def test_bad_file(cli, tmp_path, make, words):
     assert words in done.stderr
 
 
+@one_schedule
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_standard_input(command, file, name, kind):
@@ -177,6 +181,7 @@ def test_standard_input(command, file, name, kind):
     assert "Every byte came back as it is in the file: 251,000 bytes" in done.stdout
 
 
+@one_schedule
 @pytest.mark.parametrize(
     ("redirection", "words"),
     [
@@ -197,6 +202,7 @@ def test_standard_input_without_anything(command, redirection, words):
     assert done.stderr.startswith(f"python -m cudadrv: demo: {words}")
 
 
+@one_schedule
 def test_standard_input_that_is_a_terminal(command):
     line, environ = command
     ours, theirs = pty.openpty()
@@ -232,6 +238,7 @@ def test_unreadable_file(driver, file, monkeypatch, capsys):
     assert capsys.readouterr().err == f"python -m cudadrv: demo: {file}: Permission denied\n"
 
 
+@one_schedule
 @pytest.mark.parametrize(
     "options",
     [

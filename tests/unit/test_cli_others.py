@@ -8,9 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 from limits import PATIENCE
+from schedules import one_schedule
 
 import cudadrv as cu
 from cudadrv import _info
+
+pytestmark = one_schedule
 
 
 @pytest.fixture

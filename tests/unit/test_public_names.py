@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from schedules import one_schedule
 
 import cudadrv as cu
 from cudadrv import toolkit
 
 # One schedule suffices: the results do not depend on when GPU work runs.
-pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+pytestmark = one_schedule
 
 STUBS = Path(cu.__file__).parent
 PTX = ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry empty() { ret; }"

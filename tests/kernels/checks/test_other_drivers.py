@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from schedules import one_schedule
 
 SOURCE = Path(__file__).resolve().parents[3] / "benchmarks" / "null_driver.c"
 CC = os.environ.get("CC", "cc").split()
 pytestmark = [
+    one_schedule,
     pytest.mark.skipif(not shutil.which(CC[0]), reason="no C compiler"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="its code is for x86-64"),
 ]
