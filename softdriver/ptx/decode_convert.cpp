@@ -79,40 +79,103 @@ struct Conversion {
     bool rounded = false, to_integral = false, sat = false, ftz = false, relu = false;
 };
 
-Handler core(const Conversion &wanted) {
-    bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
-    if (!from_float && !into_float)
-        return by_any_integer(wanted.to, [&](auto to) -> Handler {
-            return by_any_integer(wanted.from, [&](auto from) -> Handler {
-                using To = decltype(to);
-                using From = decltype(from);
-                return wanted.sat ? lanes<integer_to_integer<To, From, true>>
-                                  : lanes<integer_to_integer<To, From, false>>;
+// Integers of 64 bits.
+template <class Choose> Handler by_long(Type type, Choose choose) {
+    return is_signed(type) ? choose(int64_t()) : choose(uint64_t());
+}
+
+Handler between_integers(const Conversion &wanted) {
+    return by_any_integer(wanted.to, [&](auto to) -> Handler {
+        using To = decltype(to);
+        if (wanted.sat)
+            return by_long(wanted.from, [](auto from) -> Handler {
+                return lanes<integer_to_integer<To, decltype(from), true>>;
             });
+        return by_any_integer(wanted.from, [](auto from) -> Handler {
+            return lanes<integer_to_integer<To, decltype(from), false>>;
         });
-    return by_rounding(wanted.rounding, [&](auto rounding) -> Handler {
-        constexpr Rounding how = decltype(rounding)::value;
-        if (!into_float)
-            return by_any_integer(wanted.to, [&](auto to) -> Handler {
-                return by_float(wanted.from, [&](auto from) -> Handler {
-                    return lanes<float_to_integer<decltype(to), how, decltype(from)>>;
+    });
+}
+Handler from_integer(const Conversion &wanted) {
+    return by_float(wanted.to, [&](auto to) -> Handler {
+        using To = decltype(to);
+        if constexpr (sizeof(To) > 2)
+            if (wanted.rounding == Rounding::Nearest)
+                return by_any_integer(wanted.from, [](auto from) -> Handler {
+                    return lanes<integer_to_float<To, Rounding::Nearest, decltype(from)>>;
                 });
-            });
-        return by_float(wanted.to, [&](auto to) -> Handler {
-            using To = decltype(to);
-            if (!from_float)
-                return by_any_integer(wanted.from, [&](auto from) -> Handler {
-                    return lanes<integer_to_float<To, how, decltype(from)>>;
-                });
-            if (wanted.to_integral)
-                return wanted.to == wanted.from ? lanes<floating::to_integral<To, how>> : nullptr;
-            if (wanted.ftz && wanted.to == Type::F32 && wanted.from == Type::F64)
-                return lanes<float_to_float<float, how, true, double>>;
-            return by_float(wanted.from, [&](auto from) -> Handler {
-                return lanes<float_to_float<To, how, false, decltype(from)>>;
+        return by_rounding(wanted.rounding, [&](auto rounding) -> Handler {
+            return by_long(wanted.from, [](auto from) -> Handler {
+                constexpr Rounding how = decltype(rounding)::value;
+                return lanes<integer_to_float<To, how, decltype(from)>>;
             });
         });
     });
+}
+Handler to_integer(const Conversion &wanted) {
+    return by_any_integer(wanted.to, [&](auto to) -> Handler {
+        using To = decltype(to);
+        return by_float(wanted.from, [&](auto from) -> Handler {
+            using From = decltype(from);
+            if constexpr (std::is_same_v<From, float>)
+                return by_rounding(wanted.rounding, [](auto rounding) -> Handler {
+                    return lanes<float_to_integer<To, decltype(rounding)::value, float>>;
+                });
+            else
+                return lanes<float_to_integer<To, Rounding::Zero, From>>;
+        });
+    });
+}
+Handler between_floats(const Conversion &wanted) {
+    return by_float(wanted.to, [&](auto to) -> Handler {
+        using To = decltype(to);
+        return by_float(wanted.from, [&](auto from) -> Handler {
+            using From = decltype(from);
+            if constexpr (sizeof(To) == 8 || (sizeof(To) == 4 && sizeof(From) <= 4)) // exact
+                return lanes<float_to_float<To, Rounding::Nearest, false, From>>;
+            else
+                return by_rounding(wanted.rounding, [&](auto rounding) -> Handler {
+                    constexpr Rounding how = decltype(rounding)::value;
+                    if constexpr (sizeof(To) == 4)
+                        if (wanted.ftz)
+                            return lanes<float_to_float<To, how, true, From>>;
+                    return lanes<float_to_float<To, how, false, From>>;
+                });
+        });
+    });
+}
+Handler integral(const Conversion &wanted) {
+    if (wanted.to != wanted.from)
+        return nullptr;
+    return by_float(wanted.to, [&](auto to) -> Handler {
+        return by_rounding(wanted.rounding, [](auto rounding) -> Handler {
+            return lanes<floating::to_integral<decltype(to), decltype(rounding)::value>>;
+        });
+    });
+}
+
+// Returns the handler of a conversion in one step, or null for types that cvt does not have.
+Handler core(const Conversion &wanted) {
+    bool from_float = is_float(wanted.from), into_float = is_float(wanted.to);
+    if (!from_float)
+        return into_float ? from_integer(wanted) : between_integers(wanted);
+    if (!into_float)
+        return to_integer(wanted);
+    return wanted.to_integral ? integral(wanted) : between_floats(wanted);
+}
+
+// A handler is compiled for each pair of types, and for many pairs one for each rounding. Some rare
+// conversions have two steps. With one step each, twice as many handlers would be compiled.
+bool extends_first(const Conversion &wanted) {
+    if (is_float(wanted.from) || size_of(wanted.from) == 8)
+        return false;
+    if (!is_float(wanted.to))
+        return wanted.sat;
+    return wanted.rounding != Rounding::Nearest || size_of(wanted.to) == 2;
+}
+bool rounds_first(const Conversion &wanted) {
+    return is_float(wanted.from) && wanted.from != Type::F32 && !is_float(wanted.to) &&
+           wanted.rounding != Rounding::Zero;
 }
 
 Handler saturation(Type type) {
@@ -156,6 +219,16 @@ void emit_aside(Decoder &decoder, Handler handler, Row to, Row from, bool before
 // Applies .ftz to a source. This also replaces every NaN by the canonical NaN.
 float flushed_source(float a) { return settle(flush<true>(a)); }
 
+// Emits a conversion that comes before the main one. Returns the row of its result.
+Row emit_first(Decoder &decoder, const Conversion &wanted, Row from) {
+    Handler handler = core(wanted);
+    if (!handler)
+        decoder.refuse_types();
+    Row result = decoder.temporary(held_width(wanted.to));
+    emit_aside(decoder, handler, result, from, true);
+    return result;
+}
+
 void emit_conversion(Decoder &decoder, const Conversion &wanted) {
     size_t from_width = 0, to_width = 0;
     Row from = decoder.wide_source(decoder.operand(1), wanted.from, from_width);
@@ -169,12 +242,20 @@ void emit_conversion(Decoder &decoder, const Conversion &wanted) {
         emit_aside(decoder, lanes<flushed_source>, flushed, from, true);
         from = flushed;
     }
+    Conversion last = wanted;
+    if (extends_first(wanted)) {
+        last.from = is_signed(wanted.from) ? Type::S64 : Type::U64;
+        from = emit_first(decoder, {last.from, wanted.from}, from);
+    } else if (rounds_first(wanted)) {
+        last.rounding = Rounding::Zero;
+        from = emit_first(decoder, {wanted.from, wanted.from, wanted.rounding, true, true}, from);
+    }
     Row to = decoder.wide_destination(decoder.operand(0), wanted.to, to_width);
     bool wider = to_width != held_width(wanted.to);
     Row result = wider ? decoder.temporary(held_width(wanted.to)) : to;
     decoder.step.rows[0] = result;
     decoder.step.rows[1] = from;
-    decoder.emit(core(wanted));
+    decoder.emit(core(last));
     if (wanted.sat && is_float(wanted.to))
         emit_aside(decoder, saturation(wanted.to), result, result, false);
     if (wanted.relu)
