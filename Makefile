@@ -171,6 +171,8 @@ print(*requirements, sep="\n")
 endef
 export REQUIREMENTS
 
+# build.stamp comes first, so that others are installed while the build runs.
+$(VENV)/lint.stamp $(VENV)/docs.stamp $(EXTERNAL)/venv.stamp: | $(VENV)/build.stamp
 $(VENV)/build.stamp: EXTRA = test
 $(VENV)/lint.stamp: EXTRA = lint
 $(VENV)/docs.stamp: EXTRA = docs

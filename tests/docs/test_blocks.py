@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,16 @@ spec.loader.exec_module(run_blocks)
 
 
 def run_page(page: Path) -> subprocess.CompletedProcess:
+    """Run a page's blocks in a folder with the entries of the repository, which stays as it is."""
     environ = {**os.environ, "CUDADRV_DRIVER": "software", "PYTHONPATH": PACKAGE}
     environ.pop("CUDADRV_SOFTWARE", None)
     command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
-    return subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=PATIENCE
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in ROOT.iterdir():
+            Path(folder, entry.name).symlink_to(entry)
+        return subprocess.run(
+            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
