@@ -239,7 +239,9 @@ template <class T, class R, class A, bool is_load> Handler by_count(size_t count
     case 4:
         return is_load ? load<T, R, A, 4> : store<T, R, A, 4>;
     case 8:
-        return is_load ? load<T, R, A, 8> : store<T, R, A, 8>;
+        if constexpr (sizeof(T) == 4) // .v8 has 256 bits
+            return is_load ? load<T, R, A, 8> : store<T, R, A, 8>;
+        [[fallthrough]];
     default:
         return nullptr;
     }

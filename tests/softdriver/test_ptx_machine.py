@@ -339,6 +339,7 @@ KNOWN = """.shared .b32 many[9]; .const .b32 fixed;
         ("mov.v4.b32 {%r1, %r2}, {%r3, %r4};", "both operands must be vectors of as many items"),
         ("mov.v4.b64 {_, _, _, _}, {0, 0, 0, 0};", "mov.v4.b64: not supported with this type"),
         ("mov.v2.pred {%p1, %p2}, {%p2, %p1};", "mov.v2.pred: not supported with this type"),
+        ("ld.global.v8.u16 {_, _, _, _, _, _, _, %h1}, [%rd1];", "not supported with this type"),
         ("mov.u32 %r1+1, %r2;", "mov.u32: a register is needed to hold the result"),
         ("ld.u32 %r1+1, [%rd1];", "ld.u32: a register is needed to hold the result"),
         ("add.f32 %f1, %f2+1, %f3;", "add.f32: a number can be added to integer registers only"),

@@ -47,6 +47,10 @@ FORMS = {
     ),
     "the numbers of vectors": ("and.b32 %r3, %r1, 7; ld.global.u32 %r2, quads[%r3];", 1 + lane % 8),
     "vectors": ("ld.global.v4.u32 {%r3, %r4, %r5, %r2}, quads[4];", 8 + 0 * lane),
+    "vectors of 256 bits": (
+        "ld.global.v8.u32 {%r3, _, _, _, _, _, _, %r2}, quads[0]; sub.u32 %r2, %r2, %r3;",
+        7 + 0 * lane,
+    ),
     "constant memory": (
         "ld.const.u16 %h2, halves[%r1]; ld.const.u16 %h3, halves[1];"
         "add.u16 %h2, %h2, %h3; cvt.u32.u16 %r2, %h2;",
