@@ -4,8 +4,16 @@ import ctypes
 
 import pytest
 
-from .boxes import DEVICE, UNIFIED, Copy3DPeer
-from .client import INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, SUCCESS
+from .boxes import DEVICE, UNIFIED, Copy3D, Copy3DPeer
+from .client import (
+    CAPTURE_INVALIDATED,
+    CAPTURE_UNSUPPORTED,
+    INVALID_CONTEXT,
+    INVALID_DEVICE,
+    INVALID_VALUE,
+    SUCCESS,
+)
+from .graphs import captured, instantiated, new_graph
 from .structures import DEVICE_LOCATION, READWRITE, Access, Location, pool_properties
 
 PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED = 704, 705, 217
@@ -281,3 +289,138 @@ def test_pool_of_another_device(pair, client):
     client.ok("cuMemFreeAsync", address, stream)
     client.ok("cuStreamSynchronize", stream)
     client.ok("cuMemPoolDestroy", pool)
+
+
+# ---- graphs ----
+
+
+def copy_of(kind, target, source, size=8):
+    """The parameters of a node that copies bytes. `kind` is the type of memory of both sides."""
+    ends = {"dstMemoryType": kind, "srcMemoryType": kind, "dstDevice": target, "srcDevice": source}
+    return ctypes.byref(Copy3D(**ends, WidthInBytes=size, Height=1, Depth=1))
+
+
+def launched(pair, client, device, step):
+    with pair.on(device):
+        stream = pair.stream(device)
+        client.ok("cuGraphLaunch", step, stream)
+        client.ok("cuStreamSynchronize", stream)
+
+
+def ordered(pair, client, device):
+    """Memory of a device's default pool, to which the other device has no access."""
+    address = ctypes.c_uint64()
+    with pair.on(device):
+        client.ok("cuMemAllocAsync", ctypes.byref(address), 64, pair.stream(device))
+        client.ok("cuCtxSynchronize")
+    return address.value
+
+
+def freed(pair, client, device, address):
+    with pair.on(device):
+        client.ok("cuMemFreeAsync", address, pair.stream(device))
+        client.ok("cuCtxSynchronize")
+
+
+@pytest.fixture(params=[False, True], ids=["without access", "with access"])
+def linked(pair, client, request):
+    """The pair, without peer access or with access in both directions."""
+    for device in (0, 1) if request.param else ():
+        with pair.on(device):
+            client.ok("cuCtxEnablePeerAccess", pair.contexts[1 - device], 0)
+    yield pair
+    for device in (0, 1) if request.param else ():
+        with pair.on(device):
+            client.ok("cuCtxDisablePeerAccess", pair.contexts[1 - device])
+
+
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("call", ["cuMemcpyAsync", "cuMemcpyDtoDAsync_v2"])
+def test_a_captured_copy_between_devices(linked, client, call, device):
+    """A stream of either device captures a copy by address."""
+    source, target = linked.memory(0, b"abcdefgh"), linked.memory(1, bytes(8))
+    with linked.on(device):
+        stream = linked.stream(device)
+        with captured(client, stream) as graph:
+            client.ok(call, target, source, 8, stream)
+        step = graph.exec()
+    launched(linked, client, device, step)
+    assert linked.read(1, target, 8) == b"abcdefgh"
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_captured_peer_copy_ends_the_capture(linked, client, device):
+    source, target = linked.memory(0, b"abcdefgh"), linked.memory(1, bytes(8))
+    arguments = (target, linked.contexts[1], source, linked.contexts[0], 8)
+    graph = ctypes.c_void_p()
+    with linked.on(device):
+        stream = linked.stream(device)
+        client.ok("cuStreamBeginCapture_v2", stream, 2)
+        assert client.call("cuMemcpyPeerAsync", *arguments, stream) == CAPTURE_UNSUPPORTED
+        ended = client.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+    assert (ended, graph.value) == (CAPTURE_INVALIDATED, None)
+
+
+@pytest.mark.parametrize("kind", [DEVICE, UNIFIED])
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_node_that_copies_between_devices(linked, client, device, kind):
+    """A node with the context of either device. In an executable graph it gets another source."""
+    source, target = linked.memory(0, b"abcdefgh"), linked.memory(1, bytes(8))
+    other = linked.memory(0, b"ABCDEFGH")
+    node, context = ctypes.c_void_p(), linked.contexts[device]
+    with linked.on(device):
+        graph = new_graph(client)
+        place = ctypes.byref(node), graph, None, 0
+        client.ok("cuGraphAddMemcpyNode", *place, copy_of(kind, target, source), context)
+        _, step = instantiated(client, graph)
+    launched(linked, client, device, step)
+    assert linked.read(1, target, 8) == b"abcdefgh"
+    change = (step, node, copy_of(kind, target, other), context)
+    with linked.on(device):
+        client.ok("cuGraphExecMemcpyNodeSetParams", *change)
+    launched(linked, client, device, step)
+    assert linked.read(1, target, 8) == b"ABCDEFGH"
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_graphs_copy_pool_memory_only_with_access_to_the_pool(linked, client, device):
+    """Peer access of the contexts is not access to the pools."""
+    source, target = (ordered(linked, client, each) for each in (0, 1))
+    with linked.on(device):
+        graph, node, stream = new_graph(client), ctypes.c_void_p(), linked.stream(device)
+        place = ctypes.byref(node), graph, None, 0
+        for kind in (DEVICE, UNIFIED):
+            params = copy_of(kind, target, source)
+            context = linked.contexts[device]
+            status = client.call("cuGraphAddMemcpyNode", *place, params, context)
+            assert status == INVALID_VALUE
+        client.ok("cuStreamBeginCapture_v2", stream, 2)
+        for call in ("cuMemcpyAsync", "cuMemcpyDtoDAsync_v2"):
+            assert client.call(call, target, source, 8, stream) == INVALID_VALUE
+        made = ctypes.c_void_p()
+        client.call("cuStreamEndCapture", stream, ctypes.byref(made))
+        if made.value:
+            client.ok("cuGraphDestroy", made)
+    for each, address in enumerate((source, target)):
+        freed(linked, client, each, address)
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_stream_of_another_device_joins_a_capture(linked, client, device):
+    source, target = linked.memory(0, b"abcdefgh"), linked.memory(1, bytes(8))
+    near, far = linked.stream(device), linked.stream(1 - device)
+    events = []
+    for each in (device, 1 - device):
+        with linked.on(each):
+            events.append(client.event())
+    with linked.on(device), captured(client, near) as graph:
+        client.ok("cuEventRecord", events[0], near)
+        client.ok("cuStreamWaitEvent", far, events[0], 0)
+        with linked.on(1 - device):
+            client.ok("cuMemcpyDtoDAsync_v2", target, source, 8, far)
+            client.ok("cuEventRecord", events[1], far)
+        client.ok("cuStreamWaitEvent", near, events[1], 0)
+    with linked.on(device):
+        step = graph.exec()
+    launched(linked, client, device, step)
+    assert linked.read(1, target, 8) == b"abcdefgh"
