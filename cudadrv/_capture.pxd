@@ -30,7 +30,9 @@ cdef class Holdings:
     cdef Holdings copy          # the Holdings of executables that were made since the last change
     cdef uint64_t number        # of the graph
     cdef ChildNames names
+    cdef set needs              # access that must not end: AccessNeeds of _peers
 
+    cdef int need(self, object access) except -1
     cdef int hold(self, own_access *access, uint32_t site, uint16_t operation) except -1
     cdef void shrink(self, size_t count) noexcept
     cdef Holdings copied(self, str graph)

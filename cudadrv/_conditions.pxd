@@ -22,7 +22,7 @@ cdef enum ConditionKind:    # the numbers of the driver
 cdef GraphNode add_child(
     Builder graph, Context context, own_request *request, CUgraph child, tuple after,
     object source, object target, tuple targets)
-cdef bint is_of_other_context(Region region, Context context) noexcept
+cdef bint is_of_other_context(Region region, Context context, bint on_device) noexcept
 cdef int refuse_old_driver(int wanted, str what) except -1
 cdef object new_condition(Builder graph, Context context, object default)
 cdef str conditional_call(ConditionKind kind)

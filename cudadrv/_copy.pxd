@@ -31,8 +31,8 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 cdef Stream current_stream(object stream, Region region, str method)
 cdef Stream stream_of_copy(Region target, Region source, object stream)
 cdef int check_pair(Region target, Region source) except -1
+cdef object access_for_copy(Region target, Region source, Context context, str graph)
 cdef int find_lost(Context context) except -1
-cdef int refuse_apart(Region target, Region source) except -1
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1
 
 

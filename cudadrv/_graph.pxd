@@ -39,6 +39,7 @@ cdef class Uses:
     cdef list regions           # for each access in `each`: the buffer, or None
     cdef list contexts          # for each access in `each`: the context of the memory or the graph
     cdef Context context        # the context of the graph
+    cdef list others            # other contexts in which nodes run or copy, or None
 
     cdef str called(self, own_access *access)
     cdef tuple targets(self, own_access *accesses, uint32_t count)
@@ -80,7 +81,7 @@ cdef class ExecutableGraph:
     cdef uint16_t operation     # the number of the launches' name
     cdef int launching          # number of threads that are launching it; close() raises for them
     cdef bint changing          # a change is running: no launch and no other change may begin
-    cdef bint special           # the graph has functions or signals
+    cdef bint special           # the graph has functions or signals, or nodes of other contexts
     cdef Launches launches      # counts the launches, if the graph has functions; else None
     cdef tuple signals          # indices of the nodes that set signals or wait for them, or None
     cdef str label

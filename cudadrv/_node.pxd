@@ -53,6 +53,7 @@ cdef Region node_region(object given, str call)
 
 cdef class NodeChange:      # without garbage collection, because it lives only during a call
     cdef GraphNode node     # the node as it will be
+    cdef object need        # an AccessNeed of _peers, or None
 
     cdef tuple targets(self)
     cdef void end(self) noexcept

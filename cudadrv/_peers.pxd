@@ -9,6 +9,7 @@ from cudadrv._stream cimport Stream
 cdef Py_ssize_t access_ends     # how often a call began to end access: see _peers.pyx
 
 cdef int admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags, str called) except -1
+cdef object need_access(Region region, Context context, str graph)
 cdef bint reaches(Context context, Region region) except -1
 cdef int refuse_device(Region region, Stream stream) except -1
 cdef int refuse_context(Region region, Stream stream) except -1

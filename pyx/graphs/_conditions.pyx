@@ -220,12 +220,15 @@ cdef GraphNode add_conditional(
     return node
 
 
-cdef bint is_of_other_context(Region region, Context context) noexcept:
+cdef bint is_of_other_context(Region region, Context context, bint on_device) noexcept:
     """Whether this is page-locked or managed memory of another context.
 
-    Streams of all contexts can use it, but not all nodes in bodies.
+    Streams of all contexts can use it, but not all nodes in bodies. With `on_device`, also device
+    memory.
     """
     cdef Memory memory = region.memory
+    if on_device and not region.portable:
+        return memory.context is not context
     if memory is None or memory.pool is not None:
         return False
     if memory.kind.borrowed:

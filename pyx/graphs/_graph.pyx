@@ -30,7 +30,8 @@ from cudadrv._conditions cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, ConditionKind, add_child, add_conditional,
     conditional_call, is_of_other_context, new_condition, refuse_old_driver,
 )
-from cudadrv._copy_node cimport add_array_copy, add_copy
+from cudadrv._copy cimport find_lost
+from cudadrv._copy_node cimport add_array_copy, add_copy, is_between
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, refuse_here, report_end
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream,
@@ -43,7 +44,7 @@ from cudadrv._engine cimport (
     own_join_accesses, own_known, own_request, own_snapshot_drop,
 )
 from cudadrv._errors cimport (
-    close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized, uninitialized,
+    close_at_end, is_sticky, only_made_by, refuse_if_forked, refuse_uninitialized, uninitialized,
 )
 from cudadrv._event cimport refuse_behind, some_are_open
 from cudadrv._fill_node cimport add_fill
@@ -224,7 +225,29 @@ cdef Uses uses_of(list nodes, list every, str graph, Context context, dict disab
     if not own_join_accesses(uses.each, total, -1, uses.accesses, &uses.count):
         raise MemoryError()
     uses.apart = own_are_apart(uses.accesses, uses.count)
+    uses.others = _other_contexts(running, context)
     return uses
+
+
+cdef list _other_contexts(list running, Context context):
+    """Return the contexts besides the graph's in which nodes run or copy, or None."""
+    cdef GraphNode node
+    cdef list found = None
+    for node in running:
+        if isinstance(node.source, Uses):
+            used = (<Uses>node.source).others or ()
+        elif is_between(node):
+            used = (<Region>node.target).memory.context, (<Region>node.source).memory.context
+        elif node.stream is not None and node.stream.context is not context:
+            used = (node.stream.context,)
+        else:
+            continue
+        for other in used:
+            if found is None:
+                found = []
+            if other is not context and other not in found:
+                found.append(other)
+    return found
 
 
 cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
@@ -236,7 +259,7 @@ cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
     uses.disabled, uses.context = former.disabled, former.context
     uses.shared, uses.each, uses.accesses = former.shared, former.each, former.accesses
     uses.total, uses.count, uses.apart = former.total, former.count, former.apart
-    uses.names = former.names
+    uses.names, uses.others = former.names, former.others
     if old.site_number != new.site_number or old.operation != new.operation:
         uses.names = _names_of(uses, former.names.graph)
     return uses
@@ -535,6 +558,9 @@ cdef class Graph(Builder):
     def add_copy(self, destination, source, *, after=()):
         """Add a copy of a whole buffer to another one. Runs nothing, and borrows nothing.
 
+        A copy between two contexts can be added to a graph of either. A graph without nodes then
+        gets the context of the destination.
+
         Parameters
         ----------
         destination, source : buffers of the same dtype and number of items, or arrays
@@ -548,8 +574,9 @@ cdef class Graph(Builder):
         Raises
         ------
         TypeError, ValueError
-            The dtypes or sizes differ; a buffer belongs to another context than the graph; an item
-            of ``after`` is not a node of the graph; the graph is closed.
+            The dtypes or sizes differ; no buffer of device memory belongs to the context of the
+            graph; one is memory of a pool of another device to which the graph's device has no
+            access; an item of ``after`` is not a node of the graph; the graph is closed.
         BufferBorrowedError
             A node that ``after`` does not order before this one uses the bytes. Nothing is added.
             Under ``ordering("wait")`` the edge is added instead.
@@ -687,7 +714,7 @@ cdef class Graph(Builder):
         _check_child(self, child)
         child.plan.busy = "being added to another graph by another call"
         try:
-            uses = child.uses()
+            uses, needs = child.uses(), child.plan.holdings.needs
             calls = calls_to_copy(child.context, calls_of(child, uses.nodes))
             if calls and self.outer is not None:
                 refuse_in_body("the functions of " + child.label, self.label)
@@ -705,6 +732,8 @@ cdef class Graph(Builder):
                 raise
         finally:
             child.plan.busy = None
+        for need in needs:
+            self.plan.holdings.need(need)
         self.plan.holdings.names.numbers.append(name)   # free again when no message can need it
         if calls:
             self.calls[node] = calls
@@ -843,7 +872,8 @@ cdef class Graph(Builder):
         _forget_names()
         self.bind(made, uses)
         made.signals = signal_nodes(uses.nodes)
-        made.special = made.launches is not None or made.signals is not None
+        made.special = made.launches is not None or made.signals is not None \
+            or uses.others is not None
         single = weakref.ref(made) if made.conditional else None
         status = _instantiate(made, self.raw)
         if _is_second(status) and self.single is not None:
@@ -1261,7 +1291,7 @@ cdef int _check_body(str body, object nodes, Context context) except -1:
         if node.kind not in (COPY_NODE, FILL_NODE):
             continue
         for region in (node.source, node.target):
-            if region is not None and is_of_other_context(region, context):
+            if region is not None and is_of_other_context(region, context, is_between(node)):
                 raise ValueError(
                     f"{node.called()} of {body} uses {(<Region>region).describe()}, which belongs"
                     f" to {(<Region>region).memory.context!r}, and the graph to {context!r}. In a"
@@ -1365,9 +1395,7 @@ cdef struct Special:
 
 
 cdef CUresult _special_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    """Launch an executable with functions or signals. The driver runs its launches in their order
-    here.
-    """
+    """Launch an executable that is `special`. The driver runs its launches in their order here."""
     cdef Special *launch = <Special *>arguments
     cdef CUresult status
     if launch.turn is not NULL and not are_larger(<Turn>launch.turn):
@@ -1434,6 +1462,8 @@ cdef class ExecutableGraph:
             See docs/errors.md. Nothing is queued.
         CaptureError
             The stream is being captured, or this executable is being changed.
+        ContextLostError
+            The context of a node, or of memory that a node copies, is lost.
         SignalError
             A node sets a signal to a number that is not larger than the last one, or waits for a
             number that nothing sets; or the last launch may never end, because it waits for a
@@ -1612,16 +1642,27 @@ cdef inline Token _launch(
     finally:
         executable.launching -= 1
     if unlikely(reason):
+        if reason > 0 and uses.others is not None and is_sticky(<CUresult>reason):
+            _find_lost_among(uses.others)
         refuse_operation(&operation, reason, stream, uses.targets(accesses, count))
     stand_for(token, &operation)
     return token
 
 
+cdef int _find_lost_among(list contexts) except -1:
+    """Raise ContextLostError if a failed launch has lost one of these contexts."""
+    for context in contexts:
+        find_lost(<Context>context)
+    return 0
+
+
 cdef Token _launch_specially(ExecutableGraph executable, Stream stream):
-    """The slow path of `launch`: refuse it, or launch an executable with functions or signals."""
+    """The slow path of `launch`: refuse it, or launch an executable that is `special`."""
     cdef Special launch
     cdef Token token
     refuse_launch(executable, stream)
+    for context in executable.uses.others or ():
+        (<Context>context).usable()
     if some_are_open:
         refuse_behind(&executable.runs.last.snapshot, f"the last launch of {executable.label}",
                       stream.order)

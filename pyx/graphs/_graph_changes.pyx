@@ -19,7 +19,7 @@ from cudadrv._arrays cimport region_behind
 from cudadrv._buffers cimport new_buffer
 from cudadrv._call_node cimport bind_calls, calls_of, change_call, changed_calls, new_node_calls
 from cudadrv._capture cimport MOST_RAWS, DriverGraph, GraphNode, Holdings, new_holdings
-from cudadrv._copy_node cimport change_copy
+from cudadrv._copy_node cimport change_copy, is_changeable_between
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED,
@@ -107,6 +107,7 @@ cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
         retire_name(executable)
         executable.operation, following.named = following.operation, False
     executable.uses, following.uses = following.uses, executable.uses
+    executable.special |= executable.uses.others is not None
     executable.holdings, following.holdings = following.holdings, executable.holdings
     if following.accesses is not NULL:
         executable.accesses, following.accesses = following.accesses, executable.accesses
@@ -677,6 +678,8 @@ cdef bint _fits_in_place(Uses uses, GraphNode old, GraphNode new) noexcept:
 
 cdef int _refuse_other_context(ExecutableGraph executable, GraphNode node) except -1:
     cdef Region region
+    if is_changeable_between(node, executable.context):
+        return 0
     for used in node.reads + node.writes:
         region = region_behind(used)
         if not region.portable and region.memory is not None \
@@ -707,6 +710,8 @@ cdef Holdings _hold(list nodes, ExecutableGraph executable, NodeChange change):
         number_of_graph(), executable.label, executable.holdings.names)
     cdef GraphNode node
     cdef uint32_t i
+    holdings.needs = executable.holdings.needs.copy()
+    holdings.need(change.need)
     for node in nodes:
         for i in range(node.count):
             # Other nodes may use empty parts of closed memory: a graph does not hold empty parts.

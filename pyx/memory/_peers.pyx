@@ -4,10 +4,13 @@ A kernel can use memory of another device only if its context has access to it; 
 would lose its context. So the access is checked before each launch, and does not end while a kernel
 may run. Copies between devices need no access.
 
-State that outlives a call: which default pools `enable_access` has opened, and which accesses are
-being ended (the GIL guards both).
+State that outlives a call: which default pools `enable_access` has opened, which accesses are being
+ended, and which ones graphs need (the GIL guards all three).
 """
 
+from weakref import ref
+
+cimport cython
 from libc.stdint cimport uint64_t
 
 from cudadrv._capture cimport Capture
@@ -220,6 +223,7 @@ cdef int _narrow(
     pair = (<size_t>pool, device.ordinal)
     _ending.add(pair)
     try:
+        _refuse_needed(pair, what)
         _refuse_unfinished(_of_device(device), what)
         _admit(pool, device, flags)
     finally:
@@ -246,6 +250,86 @@ cdef bint _is_last(Context context, Context peer) except -1:
             if other.device == peer.device and not (each is context and other is peer):
                 return False
     return True
+
+
+# ---- access that graphs need ----
+#
+# A node of a graph copies memory of another device's pool only if its device has access to the
+# pool; driver 580 answers CUDA_ERROR_INVALID_VALUE otherwise. Access that ends later would be
+# missing at a launch, so it does not end while a graph needs it. A graph first notes its need and
+# then asks for the access. `_narrow` notes that the access ends and then looks for needs.
+
+cdef list _needs = []       # weak references to the AccessNeeds of all graphs
+
+
+@cython.final
+cdef class AccessNeed:
+    """A graph's need for access to a pool. The access does not end while this object lives."""
+
+    cdef object __weakref__
+    cdef tuple pair         # the pool and the device, as in `_ending`
+    cdef size_t resets  # their number at that time: after a reset, the pool is another one
+    cdef str graph
+
+
+cdef object need_access(Region region, Context context, str graph):
+    """Return the AccessNeed of a node that copies device memory of another context, or None.
+
+    `context` is that of the node, and `graph` the graph's name. Raises ValueError if the access is
+    missing. Only pools and virtual memory need it, and for the latter it never ends.
+    """
+    cdef CUmemoryPool pool
+    cdef object need = None
+    cdef bint reached
+    if region.memory.context.device == context.device:
+        return None
+    if span_of(region.memory) is not NULL:
+        reached = can_use(span_of(region.memory), context)
+    else:
+        pool = <CUmemoryPool><size_t>_attribute_in(
+            region.memory.context, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer_of(region))
+        if pool is NULL:
+            return None
+        need = _noted_need((<size_t>pool, context.device.ordinal), graph)
+        reached = is_admitted(pool, context.device)
+    if not reached:
+        raise ValueError(
+            f"{region.describe()} belongs to {region.memory.context!r}, and {graph} can copy such"
+            f" memory in {context!r} only with access. Copy it outside of the graph"
+            f"{_way_to_access(region, context)}")
+    return need
+
+
+cdef AccessNeed _noted_need(tuple pair, str graph):
+    """Return the AccessNeed of a graph for this access. Makes one if there is none."""
+    cdef AccessNeed need
+    cdef Py_ssize_t i = 0
+    while i < len(_needs):
+        need = _needs[i]()
+        if need is None:
+            del _needs[i]
+            continue
+        if need.pair == pair and need.resets == resets and need.graph == graph:
+            return need
+        i += 1
+    need = AccessNeed.__new__(AccessNeed)
+    need.pair, need.resets, need.graph = pair, resets, graph
+    _needs.append(ref(need))
+    return need
+
+
+cdef int _refuse_needed(tuple pair, str what) except -1:
+    """Raise if a graph needs an access that is to be ended or narrowed."""
+    cdef AccessNeed need
+    for reference in _needs:
+        need = reference()
+        if need is not None and need.pair == pair and need.resets == resets:
+            raise OwnershipError(
+                f"cannot {what}:\n"
+                f"  {need.graph} copies memory for which it needs this access.\n"
+                "  Close the graph and what was instantiated from it first: graph.close(),"
+                " step.close().")
+    return 0
 
 
 # ---- whether a stream can use memory ----
@@ -292,8 +376,8 @@ cdef int refuse_device(Region region, Stream stream) except -1:
     if stream.capture is not NULL:
         raise ValueError(
             f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
-            f" context; in {(<Capture>stream.capture).called()}, its work can use device memory of"
-            " its own context only")
+            f" context; in {(<Capture>stream.capture).called()}, launches and fills can only use"
+            " device memory of the stream's context, and one side of a copy has to be such memory")
     if region.memory.kind.opaque:
         _refuse(region, stream,
                 ": arrays, textures and surfaces are used in their own context only")

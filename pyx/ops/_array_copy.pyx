@@ -249,8 +249,8 @@ cdef int _refuse_stream(Region target, Region source, Stream stream) except -1:
         refuse_other_context(target, stream)
     elif stream.capture is not NULL:
         raise CaptureError(
-            f"a copy between contexts cannot be captured: {target.describe()} belongs to"
-            f" {target.memory.context!r}, and {source.describe()} to {source.memory.context!r}."
+            f"an array cannot be copied between contexts in a capture: {target.describe()} belongs"
+            f" to {target.memory.context!r}, and {source.describe()} to {source.memory.context!r}."
             " Copy before or after the launches of the graph")
     return 0
 

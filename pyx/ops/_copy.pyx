@@ -1,18 +1,19 @@
 """Copies between buffers. The copies of graphs are in _copy_node."""
 
 from cudadrv._box_copy cimport BoxCopy, box_call, describe_copy
-from cudadrv._capture cimport Capture
+from cudadrv._capture cimport Capture, Holdings
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, cuEventRecord, cuMemcpyAsync,
     cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync, cuStreamWaitEvent,
-    cudadrv_table, in_cuMemGetInfo, likely, unlikely,
+    cudadrv_table, in_cuMemGetInfo, last_failure, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_NON_BLOCKING, OWN_READ, OWN_WRITE, own_access
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport marker_of
+from cudadrv._names cimport NO_NODE, node_kind
 from cudadrv._operation cimport Operation, issue, prepare
-from cudadrv._peers cimport refuse_unreachable
+from cudadrv._peers cimport need_access, refuse_unreachable
 from cudadrv._region cimport (
     Region, borrow, check_region, of_present_size, overlap, payload_of, pointer_of, queue,
     refuse_regions,
@@ -54,10 +55,6 @@ cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept
 
 cdef Token copy_async(int name, Region target, Region source, object stream, str method):
     """Queue a copy of a whole buffer to another one."""
-    cdef Operation operation
-    cdef own_access accesses[2]
-    cdef Copy copy
-    cdef Token token
     cdef Stream found
     cdef bint boxed = target.box is not NULL or source.box is not NULL
     if likely(isinstance(stream, Stream)) \
@@ -72,6 +69,15 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
             return _copy_across(name, target, source, found)
     if unlikely(boxed):
         return _copy_boxes(name, target, source, found)
+    return _copy_plain(name, target, source, found)
+
+
+cdef inline Token _copy_plain(int name, Region target, Region source, Stream found):
+    """The part of `copy_async` for bytes without gaps, within one context or in a capture."""
+    cdef Operation operation
+    cdef own_access accesses[2]
+    cdef Copy copy
+    cdef Token token
     if unlikely(found.capture is not NULL):
         target, source = of_present_size(target), of_present_size(source)
         check_pair(target, source)
@@ -94,7 +100,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
 
 
 cdef Token _copy_boxes(int name, Region target, Region source, Stream stream):
-    """The part of `copy_async` for boxes, within one context."""
+    """The part of `copy_async` for boxes, within one context or in a capture."""
     cdef Operation operation
     cdef own_access accesses[2]
     cdef BoxCopy copy
@@ -184,7 +190,10 @@ cdef bint are_apart(Region target, Region source) noexcept:
 
 
 cdef Token _copy_across(int name, Region target, Region source, Stream stream):
-    """The part of `copy_async` for buffers that are apart. Such a copy needs no `enable_access`."""
+    """The part of `copy_async` for buffers that are apart.
+
+    Outside of captures, such a copy needs no access.
+    """
     cdef Operation operation
     cdef own_access uses[2]
     cdef PeerCopy copy
@@ -193,10 +202,7 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     stream.usable()
     check_pair(target, source)  # again: `usable` may let other threads run
     if stream.capture is not NULL:
-        raise CaptureError(
-            f"a copy between contexts cannot be captured: {target.describe()} belongs to"
-            f" {target.memory.context!r}, and {source.describe()} to {source.memory.context!r}."
-            " Copy before or after the launches of the graph, or through a LockedBuffer")
+        return _capture_across(name, target, source, stream)
     borrow(target, &uses[0], OWN_WRITE)
     borrow(source, &uses[1], OWN_READ)
     token = new_token(stream, source, target)
@@ -219,15 +225,48 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     return token
 
 
+cdef Token _capture_across(int name, Region target, Region source, Stream stream):
+    """The part of `_copy_across` for captures.
+
+    Drivers capture copies between devices by address, but not cuMemcpyPeerAsync.
+    """
+    cdef Capture capture = <Capture>stream.capture
+    # Other threads may end the capture while the driver is asked.
+    cdef Holdings holdings = capture.plan.holdings
+    cdef Context home = capture.origin.context
+    cdef Token token
+    if node_kind(name) == NO_NODE:
+        stream.refuse_captured()
+    need = access_for_copy(target, source, stream.context, capture.graph)
+    if need is not None and stream.context is not home:
+        raise CaptureError(
+            f"{target.describe()} and {source.describe()} belong to two devices, and {stream!r} is"
+            f" not of the context of {capture.graph}, which keeps its access only for nodes of that"
+            f" context. Capture the copy on a stream of {home!r}")
+    check_pair(target, source)  # again: a buffer may have grown while the driver was asked
+    if target.box is not NULL or source.box is not NULL:
+        token = _copy_boxes(name, target, source, stream)
+    else:
+        token = _copy_plain(name, target, source, stream)
+    holdings.need(need)
+    return token
+
+
+cdef object access_for_copy(Region target, Region source, Context context, str graph):
+    """Return the AccessNeed of a node in `context` that copies between contexts, or None."""
+    return need_access(target if source.memory.context is context else source, context, graph)
+
+
 cdef int find_lost(Context context) except -1:
-    """Raise ContextLostError if a failed copy has lost this context."""
+    """Raise ContextLostError if the call that failed last has lost this context."""
+    cdef const char *failed = last_failure()
     cdef CUresult status
     cdef size_t available = 0
     cdef size_t total = 0
     with nogil:
         status = in_cuMemGetInfo(context.raw, &available, &total)
         if is_sticky(status):
-            cudadrv_table.note_failure("cuMemcpyPeerAsync")
+            cudadrv_table.note_failure(failed)
             context.check(status)
     return 0
 
@@ -290,16 +329,6 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
         raise TypeError(
             f"{region.describe()} and {other} have different dtypes; nothing is converted."
             f" Reinterpret the bytes with view({str(dtype)!r}), or convert the data first")
-    return 0
-
-
-cdef int refuse_apart(Region target, Region source) except -1:
-    """Refuse buffers of two contexts for a node of a graph."""
-    if are_apart(target, source):
-        raise ValueError(
-            f"{target.describe()} belongs to {target.memory.context!r}, and {source.describe()} to"
-            f" {source.memory.context!r}; a graph copies within one context. Copy before or after"
-            " its launches, or through a LockedBuffer")
     return 0
 
 

@@ -109,8 +109,7 @@ def copy_batch(pairs, stream=None, *, source_access="stream"):
     BufferBorrowedError, BufferExportedError, BufferClosedError
         See docs/errors.md. Nothing is queued then.
     CaptureError
-        A copy between contexts, or one that reads its source during the call, on a stream that is
-        captured.
+        A copy that reads its source during the call, on a stream that is captured.
     CudaError
         A driver call failed.
 

@@ -19,6 +19,7 @@ from cudadrv._node cimport (
     Builder, NodeChange, Place, add_node, changed_region, context_for, fill_request, home_in_nodes,
     kind_in_nodes, node_region, nothing_call, refuse_unlike, renewed, take_back,
 )
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._region cimport Region, borrow, check_region, refuse_box
 
 cdef uint16_t ADD_FILL = custom_operation("add_fill")
@@ -134,6 +135,8 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
     """Return a change of a fill. None keeps the present target or value."""
     cdef FillChange change
     cdef Region region = changed_region(old, "target", target, old.target)
+    if old.stream is not None:  # the node was captured
+        refuse_other_context(region, old.stream)
     cdef Region present = old.target
     refuse_box(region, "a change of a fill")
     refuse_fixed_fill(old, context)

@@ -25,7 +25,6 @@ from cudadrv._engine cimport OWN_MUST_WAIT, own_access, own_request, own_stream
 from cudadrv._errors cimport is_sticky
 from cudadrv._memory cimport Memory
 from cudadrv._names cimport COPY_NODE, FILL_NODE
-from cudadrv._peers cimport refuse_other_context
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, check_region, is_region, of_present_size
 from cudadrv._site cimport here
@@ -305,8 +304,6 @@ cdef Region changed_region(GraphNode old, str name, object given, object present
     if region.nbytes == 0:
         raise ValueError(f"{region.describe()} is empty, and no node of the driver does nothing;"
                          " disable the node instead: step[node].enabled = False")
-    if old.stream is not None:  # the node was captured
-        refuse_other_context(region, old.stream)
     return region
 
 
@@ -354,9 +351,12 @@ cdef str _unlike(GraphNode old, str name, Region region, Region present, Context
 
 
 cdef Context home_in_nodes(Region region, Context context):
-    """Return the memory's context; for stream-ordered memory, `context` (the graph's)."""
+    """Return the memory's context; for stream-ordered memory, `context` (the graph's), unless it is
+    device memory of another device.
+    """
     cdef Memory memory = region.memory
-    return context if memory.kind.ordered else memory.context
+    return context if memory.kind.ordered \
+        and (region.portable or memory.context.device == context.device) else memory.context
 
 
 cdef str kind_in_nodes(Region region):

@@ -124,6 +124,13 @@ cdef class Holdings:
         self.copy = None
         return 1
 
+    cdef int need(self, object access) except -1:
+        """Keep an access of a device from ending: an AccessNeed of _peers, or None."""
+        if access is not None:
+            self.needs.add(access)
+            self.copy = None
+        return 0
+
     cdef void shrink(self, size_t count) noexcept:
         """Let go of all but the first `count` pieces."""
         cdef own_hold *hold
@@ -143,6 +150,7 @@ cdef class Holdings:
         if self.copy is not None:
             return self.copy
         made = new_holdings(number_of_graph(), graph, self.names)
+        made.needs = self.needs.copy()
         made.holds = <own_hold **>malloc((self.count + 1) * sizeof(own_hold *))
         if made.holds is NULL:
             raise MemoryError()
@@ -186,7 +194,7 @@ cdef Holdings new_holdings(uint64_t number, str graph, ChildNames names, str end
     another library.
     """
     cdef Holdings holdings = Holdings.__new__(Holdings)
-    holdings.known, holdings.number = {}, number
+    holdings.known, holdings.number, holdings.needs = {}, number, set()
     holdings.names = ChildNames.__new__(ChildNames) if names is None else names
     name_graph(number, graph, END_OF_GRAPH if end is None else end)
     return holdings

@@ -249,37 +249,6 @@ assert not b.borrowed
     )
 
 
-def test_no_capture_takes_a_copy_between_devices(pair):
-    pair(
-        BUFFERS
-        + """
-def captured(call):
-    graph = cu.Graph()
-    with graph.capture(near):
-        a.fill_async(0, near)
-        found = refused((cu.CaptureError, ValueError), "", call)
-    step = graph.instantiate()
-    step.launch(near)
-    near.synchronize()
-    return found
-
-zero.enable_access(one)
-assert "cannot be captured: DeviceBuffer 'b'" in captured(lambda: b.copy_from_async(a, near))
-assert "cannot be captured: DeviceBuffer 'a'" in captured(lambda: a.copy_from_async(b, near))
-words = "its work can use device memory of its own context only"
-assert words in captured(lambda: b.fill_async(0, near))
-graph = cu.Graph()
-words = "a graph copies within one context"
-refused(ValueError, words, lambda: graph.add_copy(b, a))
-refused(ValueError, words, lambda: graph.add_copy(a, b))
-node = graph.add_copy(a[:512], a[512:])
-step = graph.instantiate()
-refused(ValueError, "", lambda: step[node].set(source=b[512:]))
-step.launch(near)
-""",
-    )
-
-
 @software
 def test_one_call_of_the_driver(machine):
     """A copy calls cuMemcpyPeerAsync once, with or without access. One of 0 bytes makes no call."""

@@ -557,8 +557,8 @@ def test_another_context(world, module):
     world.graph.add_fill(world.work, 1)
     with pytest.raises(ValueError, match="use another graph"):
         world.graph.add_fill(there, 1)
-    with pytest.raises(ValueError, match="a graph copies within one context"):
-        world.graph.add_copy(there, world.work)
+    with pytest.raises(ValueError, match="use another graph"):
+        world.graph.add_copy(there[:8], there[8:])
     with pytest.raises(ValueError, match="to another context"):
         world.graph.add_launch(module["saxpy"], 1, 16, 2.0, cu.read(there), world.out, 16)
     other = cu.Graph()
@@ -571,6 +571,27 @@ def test_another_context(world, module):
     other.close()
     there.close()
     stream.close()
+
+
+def test_copies_between_two_contexts(world):
+    """A copy between contexts is a node of either: of the graph's, else of the destination's."""
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        there = cu.DeviceBuffer.zeros(16, "f4", name="there")
+    node = world.graph.add_copy(there, world.work, after=[world.graph.add_fill(world.work, 3)])
+    world.graph.add_copy(world.out, there, after=[node])
+    world.graph.add_copy(world.result, world.out, after=world.graph.nodes)
+    launched(world, world.graph)
+    assert list(world.result) == [3] * 16
+    inward, outward = cu.Graph(name="inward"), cu.Graph(name="outward")
+    inward.add_copy(world.out, there)
+    outward.add_copy(there, world.out)
+    inward.add_fill(world.work, 1)
+    with pytest.raises(ValueError, match="use another graph"):
+        outward.add_fill(world.work, 1)
+    for graph in (world.graph, inward, outward):
+        graph.close()
+    there.close()
 
 
 def test_a_refused_first_node_leaves_a_graph_of_no_context(world):

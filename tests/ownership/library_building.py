@@ -54,7 +54,12 @@ class BuildChoices(ChangeChoices):
 
     def add_copy(self, graph, after):
         target = self.pick_buffer(place=self.around(graph))
-        source = self.pick_buffer(place=self.around(graph))
+        source = None
+        if target is not None and self.several and self.chance(0.4):
+            source = self.pick_elsewhere(target)
+        if source is not None and self.chance(0.5):
+            target, source = source, target
+        source = source or self.pick_buffer(place=self.around(graph))
         if target is None or source is None or target.closed or source.closed:
             return
         told = self.buffers.index(target), self.buffers.index(source)

@@ -21,6 +21,7 @@ class ChangeChoices(GraphChoices):
         if len(self.patterns) < 2 and self.chance(0.6):
             kinds = (*KINDS, *("call",) * self.calls_functions)
             kinds += ("set", "wait for signal") * self.uses_signals
+            kinds += ("copy to another context", "copy from another context") * self.several
             pattern = tuple(self.random.choices(kinds, k=self.random.randint(1, 4)))
             self.patterns.append(tuple((kind, self.random.randrange(2)) for kind in pattern))
         if not self.patterns:
@@ -56,6 +57,13 @@ class ChangeChoices(GraphChoices):
         if kind in ("wait", "set", "wait for signal") or not found:
             return
         buffer, other = self.pick(found), self.pick(found)
+        if kind.endswith("another context"):
+            other = self.pick_elsewhere(buffer)
+            if other is None:
+                return
+            if kind == "copy to another context":
+                buffer, other = other, buffer
+            kind = "copy"
         told = self.buffers.index(buffer), self.streams.index(stream)
         if kind == "fill" and is_filled(buffer):
             self.note("fill", *told)
@@ -167,6 +175,8 @@ class ChangeChoices(GraphChoices):
         if (found := self.pick_beside(executable, index)) is not None:
             return found
         place = self.near(executable)
+        if place is not None and not old.goes_to(place):  # a copy between two contexts
+            place = old.memory.place
         found = [
             b for b in self.buffers if (b.memory.kind == "locked") == (old.memory.kind == "locked")
         ]

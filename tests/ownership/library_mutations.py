@@ -28,6 +28,7 @@ TESTS = [
     "tests/buffers/test_copy_batch.py",
     "tests/devices/test_boxes.py",
     "tests/devices/test_current.py",
+    "tests/devices/test_graph_copies.py",
     "tests/graphs/test_calls.py",
     "tests/graphs/test_signals.py",
     "tests/unit/test_host_functions.py",
@@ -162,13 +163,13 @@ MUTATIONS = [
     # ---- copies ----
     (
         "a copy does not borrow its source",
-        "copy_async",
+        "_copy_plain",
         "borrow(source, &accesses[1], OWN_READ)",
         f"borrow(source, &accesses[1], {SHARED})",
     ),
     (
         "a copy borrows its source as written",
-        "copy_async",
+        "_copy_plain",
         "borrow(source, &accesses[1], OWN_READ)",
         "borrow(source, &accesses[1], OWN_WRITE)",
     ),
@@ -1434,6 +1435,103 @@ MUTATIONS = [
         "_is_last",
         "and not (each is context and other is peer):\n                return False",
         "and not (each is context and other is peer):\n                pass",
+    ),
+    # ---- graphs of several devices ----
+    (
+        "a captured copy between contexts needs no access",
+        "_capture_across",
+        "    need = access_for_copy(target, source, stream.context, capture.graph)\n",
+        "    need = None\n",
+    ),
+    (
+        "an added copy between contexts needs no access",
+        "_copy_node.add_copy",
+        "need = access_for_copy(target, source, context, graph.label)",
+        "need = None",
+    ),
+    (
+        "the access of a captured copy ends before the graph",
+        "_capture_across",
+        "    holdings.need(need)\n",
+        "",
+    ),
+    (
+        "the access of an added copy ends before the graph",
+        "_copy_node.add_copy",
+        "        graph.plan.holdings.need(need)\n",
+        "        pass\n",
+    ),
+    (
+        "the access of a copy ends before the executable",
+        "Holdings.copied",
+        "        made.needs = self.needs.copy()\n",
+        "",
+    ),
+    (
+        "the access of a changed copy ends before the executable",
+        "_graph_changes._hold",
+        "    holdings.need(change.need)\n",
+        "",
+    ),
+    (
+        "the access of a copy ends with a change of a node",
+        "_graph_changes._hold",
+        "    holdings.needs = executable.holdings.needs.copy()\n",
+        "",
+    ),
+    (
+        "the access of a child graph ends before the graph",
+        "Graph.add_graph",
+        "            self.plan.holdings.need(need)\n",
+        "            pass\n",
+    ),
+    (
+        "access ends although a graph needs it",
+        "_refuse_needed",
+        "        if need is not None and need.pair == pair and need.resets == resets:\n",
+        "        if False:\n",
+    ),
+    (
+        "a copy on a stream of another context keeps its access",
+        "_capture_across",
+        "    if need is not None and stream.context is not home:\n",
+        "    if False:\n",
+    ),
+    (
+        "a body copies between contexts",
+        "_check_body",
+        "is_of_other_context(region, context, is_between(node))",
+        "is_of_other_context(region, context, False)",
+    ),
+    (
+        "stream-ordered memory of two devices is alike",
+        "home_in_nodes",
+        "(region.portable or memory.context.device == context.device)",
+        "True",
+    ),
+    (
+        "a copy between contexts is a node of its destination's only",
+        "_copy_node._context_of",
+        "    if are_apart(target, source) and source.memory.context is graph.context:\n",
+        "    if False:\n",
+    ),
+    (
+        "a copy that another context has captured is changed",
+        "is_changeable_between",
+        "(node.stream is None or node.stream.context is context)",
+        "True",
+    ),
+    (
+        "a graph with nodes of a lost context is launched",
+        "_launch_specially",
+        "        (<Context>context).usable()\n",
+        "        pass\n",
+    ),
+    (
+        "a failed launch loses the graph's own context",
+        "_find_lost_among",
+        "        find_lost(<Context>context)\n",
+        "        pass\n",
     ),
     # ---- blocks and groups of streams, times ----
     (

@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from random import Random
 
@@ -357,6 +357,10 @@ class Program(TextureChoices):
         self.session.end_all_theirs()
         self.drop_shares()
         self.drop_loans()
+        for each in (*self.graphs, *self.executables):
+            if each.holding and each.holding.needs:  # access does not end before these graphs
+                with suppress(Exception):
+                    each.real.close()
         self.session.end_work()
         self.session.drop_results(self.results)
         for raw in self.raws:

@@ -116,6 +116,16 @@ class Holding:
 
     users: int = 1
     held: list = field(default_factory=list)
+    needs: list = field(default_factory=list)  # pairs, as `need` has got them
+
+    def need(self, counter, key):
+        """Need an access of a device, until the bytes are released. The counter counts needs."""
+        counter[key] += 1
+        self.needs.append((counter, key))
+
+    def need_all(self, other):
+        for each in other.needs:
+            self.need(*each)
 
     def add(self, memory, start, stop):
         if start < stop:
@@ -126,10 +136,14 @@ class Holding:
         made = Holding()
         for memory, hold in self.held:
             made.add(memory, hold.start, hold.stop)
+        made.need_all(self)
         return made
 
     def let_go(self):
         self.users -= 1
+        while self.needs and not self.users:
+            counter, key = self.needs.pop()
+            counter[key] -= 1
         while self.held and not self.users:
             memory, hold = self.held.pop()
             memory.holds.remove(hold)
@@ -184,6 +198,7 @@ class Content:
             holding.users += 1
         else:
             holding = holding_of(operations)
+            holding.need_all(self.holding)
         disabled = {new if each is old else each for each in self.disabled}
         ordered = self.ordered and ordered
         conditions = self.conditions, self.paired
@@ -391,6 +406,11 @@ class Plan(Oracle):
         uses = [use for each in leaves if each.effect.kind in FILLS_AND_COPIES for use in each.uses]
         buffers = [buffer for buffer, _ in uses]
         far = any(buffer.memory.place_for(place) is not place for buffer in buffers)
+        owners = [[b.memory.place for b, _ in each.uses if not b.on_host] for each in leaves]
+        far = far or any(
+            each.effect.kind in FILLS_AND_COPIES and len(set(its)) > 1
+            for each, its in zip(leaves, owners, strict=True)
+        )
         return far or any(plan.uses_far_memory(place) for plan in self.bodies())
 
     def is_ordered(self):

@@ -38,7 +38,7 @@ from cudadrv import testing
 
 OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
 OTHER_CONTEXT, LENT = "other_context", "lent"
-UNFINISHED = "unfinished"
+UNFINISHED, NO_ACCESS = "unfinished", "no_access"
 PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
 NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 FILL_BY_PARTS = "fill_by_parts"
@@ -91,6 +91,7 @@ RAISED = {
         "|use a stream of its primary context",
     ),
     UNFINISHED: (cu.OwnershipError, "cannot end the access of"),
+    NO_ACCESS: (ValueError, "only with access"),
     EVENT_CLOSED: (ValueError, "the event "),
     NO_SUCH_CHANGE: (
         (ValueError, TypeError, cu.CudaError),

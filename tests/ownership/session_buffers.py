@@ -104,8 +104,8 @@ class Memory:
             return f"stream-ordered {self.kind}", None
         return "locked" if self.kind == "locked" else "device or managed", self.place
 
-    def can_replace(self, present, as_source):
-        """Whether a copy node with the memory `present` can use this memory instead.
+    def can_replace(self, present, as_source, place):
+        """Whether a copy node of a graph in `place` can use this memory instead of `present`.
 
         The driver checks the context of the source. The library checks the context of all memory
         that it has allocated. The driver also distinguishes memory of its pools, even where the
@@ -113,12 +113,16 @@ class Memory:
         """
         if (self.pool is None) != (present.pool is None):
             return False
-        minds = as_source or (self.is_known and present.is_known)
+        known = self.is_known and present.is_known
+        if known and self.place_for(place) is not present.place_for(place):
+            return False
+        minds = as_source or known
         return self.group == present.group if minds else self.group[0] == present.group[0]
 
     def place_for(self, place):
-        """The context of this memory for a fill node of a graph in `place`."""
-        return place if self.is_stream_ordered else self.place
+        """The context of this memory for a copy or a fill node of a graph in `place`."""
+        near = self.kind != "device" or self.place.context.device == place.context.device
+        return place if self.is_stream_ordered and near else self.place
 
 
 class BoxBytes:
@@ -535,12 +539,16 @@ class BufferSession(PeerSession):
             return OTHER_CONTEXT, on, False
         if (usable := self.oracle.judge_stream(on)) != model.YES:
             return usable.answer, on, False
-        if on.capture is not None and (blocking or ((of_array or apart) and buffers[0].nbytes)):
+        if on.capture is not None and (blocking or (of_array and buffers[0].nbytes)):
             return CAPTURED, on, False
         if on.capture is not None and calls and not on.capture.takes_calls:
             return CAPTURED, on, False
         if same or not buffers[0].nbytes:
             return OK, on, False
+        if apart and on.capture is not None:
+            answer = self.judge_captured_between(on, *buffers)
+            if answer != OK:
+                return answer, on, False
         if of_array and on.in_capture:  # the library may check the order first
             policies = [self.policy_of(buffer) for buffer in buffers]
             asked = self.oracle.judge(on, [buffer.use(mode) for buffer, mode in uses], policies)
@@ -606,6 +614,8 @@ class BufferSession(PeerSession):
         node = None
         if something:
             node = self.issue(on, uses, effect or (lambda buffer: None))
+            if on.capture is not None:
+                self.need(on.capture.plan.holding, self.place_on(on), *buffers[:2])
             if blocking and self.waited:
                 self.oracle.synchronize(node)
         elif on.capture is not None:

@@ -44,6 +44,7 @@ from session_buffers import (
 from session_changes import ChangeSession
 from session_graphs import Body, any_of
 from session_kernels import DECLARED, VARIABLE_BYTES, contradict, modelled
+from session_peers import are_apart
 
 import cudadrv as cu
 
@@ -75,11 +76,18 @@ class BuildSession(ChangeSession):
         node = Operation(None, [(target, "write"), (source, "read")], effect)
         if same or not target.nbytes:
             node = Operation(None, [], Nothing((target.keep(), source.keep())))
+        between = are_apart(target, source)
         place = self._place_for(graph, device_side(target, source))
+        if between and source.memory.place is graph.place:
+            place = graph.place
         call = lambda nodes: graph.real.add_copy(target.real, source.real, after=nodes)  # noqa: E731
         reasons = {OVERLAP} if overlapping else set()
-        reasons |= self._reasons_against(graph, after, place, (target, source))
-        self._add(graph, after, place, node, call, reasons)
+        reasons |= self._reasons_against(graph, after, place, (target, source), between)
+        if between and target.nbytes:
+            reasons |= {self.judge_access_for(place, target, source)} - {OK}
+        added = self._add(graph, after, place, node, call, reasons)
+        if added and between and target.nbytes:
+            self.need(graph.kept.holding, place, target, source)
         self.after_use(target, source)
 
     def add_fill(self, graph, after, buffer, value):
@@ -169,6 +177,7 @@ class BuildSession(ChangeSession):
         reasons |= self._reasons_against(graph, after, child.place, ())
         if self._add(graph, after, child.place, node, call, reasons):
             child.kept.parents.append(graph.kept.root)
+            graph.kept.holding.need_all(child.kept.holding)
 
     def _fits(self, child, graph):
         """Whether the driver can copy a graph into another one."""
@@ -218,8 +227,11 @@ class BuildSession(ChangeSession):
         self.agree("number of nodes", len(nodes), len(plan.operations))
         self.agree("nodes before a new one", tuple(found), operation.after)
 
-    def _reasons_against(self, graph, after, place, buffers):
-        """The reasons to refuse a node, apart from its order."""
+    def _reasons_against(self, graph, after, place, buffers, between=False):
+        """The reasons to refuse a node, apart from its order.
+
+        `between` says that it is a copy between two contexts, of which `place` is one.
+        """
         found = set()
         if graph.closed:
             found.add(GRAPH_CLOSED)
@@ -228,6 +240,7 @@ class BuildSession(ChangeSession):
         if any(buffer.closed for buffer in buffers):
             found.add(MEMORY_CLOSED)
         wrong = place is not None and any(not buffer.goes_to(place) for buffer in buffers)
+        wrong = wrong and not between
         if wrong or (graph.place and place and graph.place is not place):
             found.add(OTHER_CONTEXT)
         if after.wrong is not None:

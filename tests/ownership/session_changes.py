@@ -17,6 +17,7 @@ from session import (
 from session_buffers import Buffer, is_filled, kept, relation
 from session_graphs import GraphSession, any_of
 from session_kernels import DECLARED, MODES, VARIABLE_BYTES, contradict, modelled
+from session_peers import are_apart
 
 
 class ChangeSession(GraphSession):
@@ -42,19 +43,23 @@ class ChangeSession(GraphSession):
         (old_target, _), (old_source, _) = old.uses
         to, origin = target or old_target, source or old_source
         given = [each for each in (target, source) if each is not None]
-        reasons = self._reasons(executable, old, given)
+        between = are_apart(to, origin) and old.domain is executable.place.domain
+        between = between and any(each.goes_to(executable.place) for each in (to, origin))
+        reasons = self._reasons(executable, old, given, between=between)
+        if between and to.nbytes:
+            reasons |= {self.judge_access_for(executable.place, to, origin)} - {OK}
         dtypes = {each.real.dtype for each in given} | (
             {old.effect.dtype} if len(given) < 2 else set()
         )
         overlapping, same = relation(to, origin)
         specified = self._is_specified(to, origin, old_target, old_source)
-        if same or (specified and not can_become(old.uses, [to, origin])):
+        if same or (specified and not can_become(old.uses, [to, origin], executable.place)):
             reasons.add(NO_SUCH_CHANGE)
         if len(dtypes) > 1 or to.nbytes != origin.nbytes:
             reasons.add(NO_SUCH_CHANGE)
         if overlapping:
             reasons.add(OVERLAP)
-        if len({each.memory.place for each in (to, origin) if not each.on_host}) > 1:
+        if are_apart(to, origin) and not between:
             reasons.add(OTHER_CONTEXT)
         ordered = old_target.memory.is_stream_ordered
         locked = old_source.memory.kind == "locked" and old_source.memory.is_known
@@ -63,7 +68,9 @@ class ChangeSession(GraphSession):
         uses = [(to, "write"), (origin, "read")]
         options = {"target": target and target.real, "source": source and source.real}
         dtype = given[0].real.dtype if given else None
-        self._set(executable, index, way, uses, Copy(dtype), reasons, (), options)
+        done = self._set(executable, index, way, uses, Copy(dtype), reasons, (), options, between)
+        if done:
+            self.need(executable.content.holding, executable.place, to, origin)
 
     @property
     def driver_is_known(self):
@@ -191,23 +198,28 @@ class ChangeSession(GraphSession):
         self.call("close", CAPTURED, executable.real.close)
         self.call("set", CAPTURED, lambda: executable.real[index].set(value=1))
 
-    def _reasons(self, executable, old, given, empty=False):
-        """The reasons to refuse buffers. Only with `empty`, buffers without items are accepted."""
+    def _reasons(self, executable, old, given, empty=False, between=False):
+        """The reasons to refuse buffers. Only with `empty`, buffers without items are accepted.
+
+        `between` says that they are for a copy between the executable's context and another one.
+        """
         found = set()
         if any(buffer.closed for buffer in given):
             found.add(MEMORY_CLOSED)
         # These differ if the operation was captured on a stream of another context.
         domains = {old.domain, executable.place.domain}
-        if any(not b.on_host and domains != {b.memory.place.domain} for b in given):
+        if any(not b.on_host and domains != {b.memory.place.domain} for b in given) and not between:
             found.add(OTHER_CONTEXT)
         if not empty and any(not buffer.nbytes for buffer in given):
             found.add(NO_SUCH_CHANGE)
         return found
 
-    def _set(self, executable, index, way, uses, effect, reasons, args, options):
+    def _set(self, executable, index, way, uses, effect, reasons, args, options, between=False):
+        """Make the call that changes a node. Returns whether it was accepted."""
         old = executable.content.operations[index]
         policies = [self.policy_of(buffer) for buffer, _ in uses]
-        if any(not buffer.goes_to(executable.place) for buffer, _ in given_to(old.effect, uses)):
+        given = given_to(old.effect, uses)
+        if not between and any(not buffer.goes_to(executable.place) for buffer, _ in given):
             reasons.add(OTHER_CONTEXT)
         answer, strictly = self.oracle.judge_change(executable.content, old, uses, policies)
         # The library may check the order first, except with empty buffers.
@@ -228,11 +240,12 @@ class ChangeSession(GraphSession):
         changed = self._change(what, answer, executable, index, way, "set", args, options)
         self.after_use(*(buffer for buffer, _ in uses))
         if not changed:
-            return
+            return False
         stays = {id(buffer) for buffer, _ in old.uses}
         new = kept([use for use in uses if id(use[0]) not in stays])
         uses = [use if id(use[0]) in stays else new.pop(0) for use in uses]
         self.take_over(executable, executable.content.set(old, uses, effect, strictly))
+        return True
 
     def _change(self, what, answer, executable, index, way, method, args, options):
         """Make the call that changes a node. Returns whether it was accepted."""
@@ -336,10 +349,13 @@ def given_to(effect, uses):
     return uses[:1] if isinstance(effect, (Swap, Peek)) else uses
 
 
-def can_become(uses, buffers):
-    """Whether a copy with these uses can get these buffers: its target and its source."""
+def can_become(uses, buffers, place):
+    """Whether a copy with these uses can get these buffers: its target and its source.
+
+    `place` is the context of its graph.
+    """
     return all(
-        new.memory.can_replace(present.memory, mode == "read")
+        new.memory.can_replace(present.memory, mode == "read", place)
         for new, (present, mode) in zip(buffers, uses, strict=True)
     )
 
@@ -370,7 +386,7 @@ def are_of_one_context(fills, place):
 def is_alike(old, new, place):
     """Whether an update can replace the work of node `old` by the work of node `new`."""
     copies = isinstance(old.effect, Copy) and isinstance(new.effect, Copy)
-    if copies and not can_become(old.uses, [buffer for buffer, _ in new.uses]):
+    if copies and not can_become(old.uses, [buffer for buffer, _ in new.uses], place):
         return False
     fills = isinstance(old.effect, Fill) and isinstance(new.effect, Fill)
     if fills and not are_of_one_context((old, new), place):

@@ -1,9 +1,10 @@
 """The steps of a program that give devices access to memory of other devices, and its effects."""
 
+from collections import Counter
 from functools import cached_property
 
-from oracle import OK
-from session import UNFINISHED
+from oracle import CAPTURED, OK
+from session import NO_ACCESS, UNFINISHED
 from session_blocks import BlockSession
 
 # Stands for the pool of memory that was allocated on a stream without a DriverPool.
@@ -31,6 +32,47 @@ class PeerSession(BlockSession):
         """
         return set()
 
+    @cached_property
+    def needed(self):
+        """How often graphs and executables need each access in `admitted`."""
+        return Counter()
+
+    # ---- what graphs need ----
+
+    def access_for(self, place, *buffers):
+        """The access that a copy of a graph needs, which a context makes between two contexts.
+
+        None if it needs none. Memory that can grow needs an access that no program here gives.
+        """
+        for buffer in buffers:
+            memory, owner = buffer.memory, buffer.memory.place
+            if buffer.on_host or owner.context.device == place.context.device:
+                continue
+            if memory.model.end is not None:
+                return "of memory that can grow"
+            if memory.pool is not None:
+                pool = default_pool(owner) if memory.pool == DEFAULT else memory.pool
+                return place.context.device.ordinal, pool
+        return None
+
+    def judge_access_for(self, place, *buffers):
+        key = self.access_for(place, *buffers)
+        return OK if key is None or key in self.admitted else NO_ACCESS
+
+    def judge_captured_between(self, on, *buffers):
+        """The answer to a captured copy between two contexts, apart from its order."""
+        place = self.place_on(on)
+        answer = self.judge_access_for(place, *buffers)
+        of_origin = on.domain is on.capture.origin.domain
+        needs = self.access_for(place, *buffers) is not None
+        return CAPTURED if answer == OK and needs and not of_origin else answer
+
+    def need(self, holding, place, *buffers):
+        """Note that a graph needs the access for a copy between contexts."""
+        key = self.access_for(place, *buffers) if are_apart(*buffers) else None
+        if key is not None:
+            holding.need(self.needed, key)
+
     # ---- what access permits ----
 
     def fit(self, buffers, on, strict=False):
@@ -45,8 +87,11 @@ class PeerSession(BlockSession):
     def can_use(self, buffer, on):
         if buffer.fits(on):
             return True
-        place = next(place for place in self.places if place.domain is on.domain)
-        return on.capture is None and self.reaches(place, buffer)
+        return on.capture is None and self.reaches(self.place_on(on), buffer)
+
+    def place_on(self, on):
+        """The context of a stream of the oracle."""
+        return next(place for place in self.places if place.domain is on.domain)
 
     def reaches(self, place, buffer):
         """Whether kernels of a context can use device memory of another context."""
@@ -76,7 +121,8 @@ class PeerSession(BlockSession):
         last = (place, peer) in self.access and self._is_last(place, peer)
         answer = OK
         if (place, peer) in self.access:
-            answer = self._judge_end(self._of_device(place) if last else [place])
+            key = place.context.device.ordinal, default_pool(peer)
+            answer = self._judge_end(self._of_device(place) if last else [place], last and key)
         call = lambda: place.context.disable_access(peer.context)  # noqa: E731
         self.call("disable_access", answer, call)
         if answer == OK:
@@ -89,7 +135,7 @@ class PeerSession(BlockSession):
         key = place.context.device.ordinal, pool
         answer = OK
         if access is None and key in self.admitted:
-            answer = self._judge_end(self._of_device(place))
+            answer = self._judge_end(self._of_device(place), key)
         call = lambda: pool.allow_access(place.context.device, access)  # noqa: E731
         self.call("allow_access", answer, call)
         if answer == OK:
@@ -113,10 +159,14 @@ class PeerSession(BlockSession):
         ]
         return all(other.context.device != peer.context.device for other in rest)
 
-    def _judge_end(self, places):
-        """The answer for ending access: all work of the contexts must be known to be complete."""
+    def _judge_end(self, places, key):
+        """The answer for ending access.
+
+        All work of the contexts must be known to be complete, and no graph may need the access.
+        """
         streams = [stream for place in places for stream in place.domain.streams]
-        return OK if all(map(self.oracle.stream_known, streams)) else UNFINISHED
+        known = all(map(self.oracle.stream_known, streams))
+        return OK if known and not self.needed[key] else UNFINISHED
 
 
 def default_pool(place):
