@@ -21,8 +21,8 @@ from cudadrv._device cimport (
     is_primary_active, raise_failures,
 )
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING,
-    CU_STREAM_CAPTURE_STATUS_ACTIVE,
+    CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
+    CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_ACTIVE,
     CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING,
     CU_STREAM_PER_THREAD, CUcontext, CUresult, CUstream, CUstreamCaptureStatus, cuEventRecord,
     cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId, cuStreamGetPriority, cuStreamIsCapturing,
@@ -48,7 +48,7 @@ from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._site cimport birth, place
 from cudadrv._trace cimport line_of_call
 
-from cudadrv._errors import CaptureError, OwnershipError
+from cudadrv._errors import CaptureError, CudaError, OwnershipError
 
 
 # ---- streams ----
@@ -238,9 +238,9 @@ cdef class Stream:
             Kept alive with the result. If there are several calls for a stream, only the owner of
             the first call is kept. Not used for the default streams.
 
-        Raises ValueError if the stream belongs to a context that cudadrv does not know, or if the
-        handle belongs to a `Stream` whose object was dropped; OwnershipError if another library is
-        capturing the stream.
+        Raises ValueError if no stream has the handle, if the stream belongs to a context that
+        cudadrv does not know, or if the handle belongs to a `Stream` whose object was dropped;
+        OwnershipError if another library is capturing the stream.
         Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """
         return stream_from_handle(handle, owner)
@@ -1318,6 +1318,7 @@ cdef Stream _stream_of_raw(size_t number, object owner):
     cdef unsigned int flags = 0
     cdef int priority = 0
     cdef CUcontext found = NULL
+    cdef CUresult status
     cdef Stream stream = _found_again(raw)
     cdef Stream made
     if stream is not None:
@@ -1327,7 +1328,9 @@ cdef Stream _stream_of_raw(size_t number, object owner):
         raise ValueError(f"the stream with the handle {number:#x} was a Stream that has died, and"
                          " is destroyed with it; keep that alive for as long as the handle is used")
     with nogil:
-        check(_describe(raw, &capture, &found, &identity, &flags, &priority))
+        status = _describe(raw, &capture, &found, &identity, &flags, &priority)
+    if status != CUDA_SUCCESS:
+        _refuse_handle(number, status)
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
         return _captured_stream(number)
     made = _unopened(_context_of_raw(found, number), raw)
@@ -1336,6 +1339,19 @@ cdef Stream _stream_of_raw(size_t number, object owner):
     stream = _known_or_opened(
         made, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
     return _owned_by(stream, owner, stream is made)
+
+
+cdef int _refuse_handle(size_t number, CUresult status) except -1:
+    """Raise the error of a driver function that was asked about a handle."""
+    try:
+        check(status)
+    except CudaError as error:
+        if status in (CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT):
+            raise ValueError(
+                f"{number:#x} is not the handle of a stream, or no longer: when a stream is"
+                " destroyed, its handle ends. Keep the stream's object alive (owner=) for as long"
+                " as the handle is used") from error
+        raise
 
 
 cdef Stream _owned_by(Stream stream, object owner, bint made):
@@ -1418,12 +1434,14 @@ cdef int _wait_for_unknown(Stream stream, size_t number) except -1:
     cdef Event event = new_event(stream.context, CU_EVENT_DISABLE_TIMING)
     cdef CUstream theirs = <CUstream>number
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef CUresult asked = CUDA_SUCCESS
     cdef int reason
     with nogil:
         own_mutex_take(stream.order.issue)
         reason = enter_stream(stream, &pushed)
         if reason == 0:
-            reason = cuStreamIsCapturing(theirs, &capture)
+            asked = cuStreamIsCapturing(theirs, &capture)
+            reason = asked
             if reason == 0 and capture == CU_STREAM_CAPTURE_STATUS_NONE:
                 reason = cuEventRecord(event.raw, theirs)
                 if reason == 0:
@@ -1432,6 +1450,8 @@ cdef int _wait_for_unknown(Stream stream, size_t number) except -1:
         own_mutex_give(stream.order.issue)
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
         refuse_capture(f"the stream with the handle {number:#x}")
+    if asked != CUDA_SUCCESS:
+        _refuse_handle(number, asked)
     if reason:
         stream.refuse(reason)
     return 0
