@@ -500,6 +500,7 @@ cdef class offload:
         cdef list captures = self.captures
         if captures is None or self.ended:
             raise RuntimeError("this block is not entered, or has ended already")
+        self.ended = True       # before any step that lets other threads run
         try:
             if exception is None:
                 self._bring_home(captures)

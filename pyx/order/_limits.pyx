@@ -222,14 +222,18 @@ cdef class capture_profiler:
         cdef CUresult status
         if self.entered:
             raise RuntimeError("this block is entered already; call capture_profiler() again")
-        self.context.usable()
-        _begin_ranges()
-        with nogil:
-            status = in_cuProfilerStart(self.context.raw)
-        if status != CUDA_SUCCESS:
-            _end_ranges()
-        self.context.check(status)
-        self.entered = True
+        self.entered = True     # before any step that lets other threads run
+        try:
+            self.context.usable()
+            _begin_ranges()
+            with nogil:
+                status = in_cuProfilerStart(self.context.raw)
+            if status != CUDA_SUCCESS:
+                _end_ranges()
+            self.context.check(status)
+        except BaseException:
+            self.entered = False
+            raise
         return self
 
     def __exit__(self, kind, exception, traceback):

@@ -318,6 +318,36 @@ def one_capture_in_two_threads() -> Case:
     return Case(block.__enter__, block.__enter__, check)
 
 
+@fault
+def one_profiled_block_in_two_threads() -> Case:
+    block = cu.capture_profiler()
+
+    def check(*results: Any) -> None:
+        found = [isinstance(each, Exception) for each in results]
+        assert sorted(found) == [False, True]
+        block.__exit__(None, None, None)
+
+    return Case(block.__enter__, block.__enter__, check)
+
+
+@fault
+def one_offload_that_ends_in_two_threads() -> Case:
+    array = np.zeros(64, "u1")
+    block = cu.offload(inout=array)
+    (buffer,) = block.__enter__()
+    buffer.fill(7)
+
+    def end() -> None:
+        block.__exit__(None, None, None)
+
+    def check(*results: Any) -> None:
+        found = [isinstance(each, Exception) for each in results]
+        assert sorted(found) == [False, True]
+        assert (array == 7).all()
+
+    return Case(end, end, check)
+
+
 # ---- the host waits for a context, or for an event, while a stream is captured ----
 
 
