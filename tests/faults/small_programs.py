@@ -307,6 +307,49 @@ def pools_of_several_devices():
 
 
 @program
+def graphs_of_several_devices():
+    """Copy between two devices in graphs.
+
+    Each call is made in the context of its object, as in several_devices.
+    """
+    if cu.Device.count() < 2:
+        return
+    zero, one = cu.Device(0), cu.Device(1)
+    with one:
+        far, there, other = cu.Stream(), cu.DeviceBuffer(100, "u4"), cu.DeviceBuffer(100, "u4")
+        there.fill(1)
+        other.fill(2)
+    with zero:
+        near, pool = cu.Stream(), cu.DriverPool("device", one)
+        here = cu.DeviceBuffer(100, "u4")
+        graph = cu.Graph()
+        with graph.capture(near):
+            here.copy_from_async(there, near)
+        graph.add_copy(there[:50], here[50:], after=graph.nodes)
+        step = graph.instantiate()
+        step.upload(near)
+        step[0].set(source=other)
+        step.launch(near).wait()
+        assert set(items_of(here, near)) == {2}
+        step.close()
+        graph.close()
+        pool.allow_access(zero)
+        with pool, one:
+            ordered = cu.DeviceBuffer(100, "u4", stream=far)
+        with cu.Graph() as graph:
+            graph.add_copy(here, ordered)
+            with suppress(cu.OwnershipError):
+                pool.allow_access(zero, None)
+        pool.allow_access(zero, None)
+        assert pool.access(zero) is None
+        near.close()
+    with one:
+        there.close()
+        del ordered
+        far.close()
+
+
+@program
 def copies_of_arrays():
     stream = cu.Stream()
     buffer = cu.DeviceBuffer(1000, "u4")
