@@ -363,6 +363,10 @@ zero.enable_access(one)
 step = captured(near, (a, ordered), name="step").instantiate()
 words = "pool.allow_access(cudadrv.Device(0))"
 refused(ValueError, words, lambda: step[0].set(source=of_pool))
+mine = cu.DeviceBuffer(1024, "u4", stream=near, name="mine")
+words = "and cannot become DeviceBuffer 'mine'"
+refused(ValueError, words, lambda: step[0].set(source=mine))
+refused(cu.CaptureError, words, lambda: step.update(captured(near, (a, mine))))
 other = captured(near, (a, ordered))
 pool.allow_access(zero)
 step[0].set(source=of_pool)
@@ -374,6 +378,11 @@ step.update(other)
 pool.allow_access(zero, None)
 step.close()
 other.close()
+with captured(near, (a[:512], ordered[:512]), (a[512:], b[512:]), name="two") as graph:
+    step = graph.instantiate()
+step[1].set(source=cu.DeviceBuffer(512, "u4", device=one))     # the other copy needs the access
+refused(cu.OwnershipError, "graph 'two' copies", lambda: zero.disable_access(one))
+step.close()
 zero.disable_access(one)
 """,
     )

@@ -52,10 +52,22 @@ class BuildChoices(ChangeChoices):
         """Choose the context of a new node's buffers: most often the graph's. None means any."""
         return None if self.chance(0.03) else graph.place
 
-    def add_copy(self, graph, after):
+    def exchange(self):
+        """Make a graph that copies between two contexts. Perhaps try to end the access it needs."""
+        graph = self.session.make_graph("exchange")
+        self.graphs.append(graph)
+        for _ in range(self.random.randint(1, 3)):
+            self.add_copy(graph, self.pick_after(graph), 0.9)
+        if graph.kept and self.chance(0.8):
+            self.make_executable(graph)
+        if self.chance(0.5):
+            self.change_access()
+
+    def add_copy(self, graph, after, between=0.4):
+        """Add a copy. `between` is the share of copies between contexts, if there are several."""
         target = self.pick_buffer(place=self.around(graph))
         source = None
-        if target is not None and self.several and self.chance(0.4):
+        if target is not None and self.several and self.chance(between):
             source = self.pick_elsewhere(target)
         if source is not None and self.chance(0.5):
             target, source = source, target
@@ -68,6 +80,7 @@ class BuildChoices(ChangeChoices):
         else:
             target, cut = self.like(target, source)
         if target is not None and source is not None:
+            self.give_access_for(graph.place or target.memory.place, target, source)
             self.note("add copy", *self.told_of(graph, after), *told, cut)
             target, source = self.boxes_of(target, source)
             self.session.add_copy(graph, after, target, source)

@@ -71,6 +71,7 @@ class ChangeChoices(GraphChoices):
         elif kind == "copy":
             other, cut = self.like(other, buffer) if other.nbytes >= buffer.nbytes else (None, None)
             if other is not None:
+                self.give_access_for(stream.place, buffer, other)
                 self.note("copy", *told, cut)
                 self.session.copy(buffer, other, stream)
         elif kind == "lend" and not self.is_of_one_thread(stream):

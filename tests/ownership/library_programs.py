@@ -177,7 +177,7 @@ class Program(TextureChoices):
                 weight = 0
             if step in OF_TEXTURES and not self.textures:
                 weight = 0
-            if step in (*OF_GRAPHS, *OF_JOINED) and not self.captures:
+            if step in (*OF_GRAPHS, *OF_JOINED, "exchange") and not self.captures:
                 weight = 0
             if step in library_graphs.MORE and self.captures:
                 weight *= 3
@@ -852,6 +852,8 @@ class Program(TextureChoices):
                 self.add_pairs(pairs, place)
             self.keep(self.session.copy_in_a_batch(pairs, stream))
             return
+        if stream and stream.model.capture:
+            self.give_access_for(stream.place, target, source)
         self.note("copy", *told, cut, "blocking" * blocking, self.at(stream, self.streams))
         self.keep(self.session.copy(target, source, stream, blocking, inward))
 
