@@ -186,7 +186,7 @@ cdef str stream_name(uint64_t number, uint8_t kind):
     if kind == OWN_ELSEWHERE:
         return "another process"
     name = f"Stream {STREAMS[number]}" if number in STREAMS else f"Stream {number}"
-    return f"{name} (closed)" if kind == OWN_ENDED else name
+    return f"{name} (closed or dropped)" if kind == OWN_ENDED else name
 
 
 cdef str stream_variable(uint64_t number, uint8_t kind):

@@ -267,5 +267,5 @@ other.synchronize()
 print(managed[0])
 """
     )
-    assert "it is attached to Stream 'mine' (closed), at " in said
+    assert "it is attached to Stream 'mine' (closed or dropped), at " in said
     assert said.endswith("\n4\n")

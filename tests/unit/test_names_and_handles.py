@@ -46,12 +46,12 @@ def test_messages_use_them(gate):
     with pytest.raises(TimeoutError, match="the work of Stream 'loader' is not complete"):
         loader.synchronize(timeout=0)
     loader.close()
-    assert buffer.borrows[0].stream == "Stream 'loader' (closed)"
+    assert buffer.borrows[0].stream == "Stream 'loader' (closed or dropped)"
     with pytest.raises(ValueError, match=r"Stream 'loader'.* is closed"):
         buffer.fill_async(3, loader)
     del loader
     gc.collect()
-    assert buffer.borrows[0].stream == "Stream 'loader' (closed)"
+    assert buffer.borrows[0].stream == "Stream 'loader' (closed or dropped)"
     gate.open()
     token.wait()
 
