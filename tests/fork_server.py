@@ -143,7 +143,7 @@ def _become_new(environment: dict[str, str], pipes: list[int]) -> None:
 def _without_the_server(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print an exception without the lines of `SERVER`, from which the program is called."""
-    if trace is not None and trace.tb_next is not None and trace.tb_frame.f_back is None:
+    """Print an exception without the lines of the server, from which the program is called."""
+    while trace and (trace.tb_frame.f_back is None or trace.tb_frame.f_code is served.__code__):
         trace = trace.tb_next
     sys.__excepthook__(kind, error.with_traceback(trace), trace)
