@@ -53,15 +53,13 @@ class BuildChoices(ChangeChoices):
         return None if self.chance(0.03) else graph.place
 
     def exchange(self):
-        """Make a graph that copies between two contexts. Perhaps try to end the access it needs."""
+        """Make a graph that copies between two contexts."""
         graph = self.session.make_graph("exchange")
         self.graphs.append(graph)
         for _ in range(self.random.randint(1, 3)):
             self.add_copy(graph, self.pick_after(graph), 0.9)
         if graph.kept and self.chance(0.8):
             self.make_executable(graph)
-        if self.chance(0.5):
-            self.change_access()
 
     def add_copy(self, graph, after, between=0.4):
         """Add a copy. `between` is the share of copies between contexts, if there are several."""

@@ -3,7 +3,7 @@
 from library_joined import JoinedChoices
 from session_peers import are_apart, default_pool
 
-WEIGHTS = {"change_access": 14, "exchange": 10}  # the steps of programs with several contexts
+WEIGHTS = {"change_access": 14}
 
 
 class PeerChoices(JoinedChoices):
@@ -14,6 +14,10 @@ class PeerChoices(JoinedChoices):
 
     def change_access(self):
         """Give a context access to the memory of another device, or end such access."""
+        if self.captures and self.chance(0.5):
+            self.exchange()
+            if self.chance(0.5):
+                return
         needed = [key for key, count in self.session.needed.items() if count]
         if needed and self.chance(0.4):
             self.end_needed_access(*self.pick(needed))

@@ -177,7 +177,7 @@ class Program(TextureChoices):
                 weight = 0
             if step in OF_TEXTURES and not self.textures:
                 weight = 0
-            if step in (*OF_GRAPHS, *OF_JOINED, "exchange") and not self.captures:
+            if step in (*OF_GRAPHS, *OF_JOINED) and not self.captures:
                 weight = 0
             if step in library_graphs.MORE and self.captures:
                 weight *= 3

@@ -65,7 +65,9 @@ class OtherProgram(library_programs.Program):
         parts = self.has_parts(buffer)
         stream = self.maybe_stream(False, buffer.memory.place)
         self.note("return", at, self.at(stream, self.streams), "with parts" * parts)
-        receipt = self.session.return_opened(buffer, stream, parts)
+        receipt = None
+        with self.no_call_if_ambiguous():
+            receipt = self.session.return_opened(buffer, stream, parts)
         if receipt is not None:
             del self.lent[at]
             if self.chance(0.3):

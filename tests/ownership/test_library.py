@@ -46,6 +46,7 @@ RARE |= {
 }
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
 RARE |= {session.UNFINISHED, session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
+RARE |= {session.NO_ACCESS}  # needs two devices
 RARE |= {
     session.FILL_BY_PARTS,
     session.NOT_WHOLE,
