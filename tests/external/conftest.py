@@ -49,9 +49,12 @@ def schedule(request, library):
     settings = f"schedule={request.param},seed=3"
     assert library.cudadrvSoftConfigure(settings.encode()) == 0
     before = live()
-    gc.freeze()  # the second collection, below, need not visit the objects of all packages
+    gc.freeze()  # so that the next collection need not visit the objects of all packages
     yield request.param
-    assert live() == before
+    if (left := live()) != before:
+        gc.unfreeze()  # an older object may keep something of this test
+        left = live()
+    assert left == before
 
 
 @pytest.fixture
