@@ -270,6 +270,22 @@ extern "C" void cudadrvSoftTrace(const cudadrvSoftTracer *told) {
     tracer = told;
 }
 
+extern "C" void cudadrvSoftMapTwice(int on) {
+    if (in_forked_child())
+        return;
+    Lock lock(state().mutex);
+    state().maps_twice = on != 0;
+}
+
+extern "C" int cudadrvSoftIsMappedTwice(unsigned long long address) {
+    if (in_forked_child())
+        return 0;
+    Lock lock(state().mutex);
+    const Allocation *memory = find_allocation(address);
+    return memory && memory->page_locked() && !memory->pool &&
+           reinterpret_cast<uintptr_t>(memory->host) != memory->begin;
+}
+
 extern "C" int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes) {
     if (!undefined_memory().is_on() || in_forked_child())
         return CUDA_SUCCESS;

@@ -74,6 +74,11 @@ SOFT_EXPORT int cudadrvSoftSetWords(const cudadrvSoftWords *words);
 // Says that memory gets a new owner, for whom its contents are undefined (checks=init). Has no
 // effect while work is unfinished, because this may be work of the old owner.
 SOFT_EXPORT int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes);
+// Says whether page-locked memory that is allocated from now on is mapped twice, so that the driver
+// does not use the program's mapping, as a device does not: the program can then protect its pages.
+SOFT_EXPORT void cudadrvSoftMapTwice(int on);
+// Returns whether the page-locked memory at an address is mapped twice.
+SOFT_EXPORT int cudadrvSoftIsMappedTwice(unsigned long long address);
 typedef struct cudadrvSoftTracer cudadrvSoftTracer; // see work/tracer.h
 // Traces until the next call; NULL ends that. The struct must live as long as the process.
 SOFT_EXPORT void cudadrvSoftTrace(const cudadrvSoftTracer *tracer);

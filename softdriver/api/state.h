@@ -84,6 +84,7 @@ struct State {
     bool places_looks = false; // planned runs look for the lines of the host's steps
     SavedMemory saved;
     HostUses host_uses;
+    bool maps_twice = false; // page-locked memory that is allocated now: see cudadrvSoftMapTwice
     Races races;
     Hazards hazards;
     cudadrvSoftWords words = {};

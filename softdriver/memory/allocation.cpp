@@ -177,18 +177,20 @@ char *map_fresh(size_t bytes) {
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result) {
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
         return status;
-    bool watched = HostUses::watching();
+    bool watched = HostUses::watching(), twice = watched || state().maps_twice;
     char *alias = nullptr, *address = nullptr;
     if (!exceeds_machine(bytes))
-        address = watched ? map_twice(bytes, alias, true) : map_fresh(bytes);
+        address = twice ? map_twice(bytes, alias, true) : map_fresh(bytes);
     if (!address)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    char *host = watched ? alias : address;
+    char *host = twice ? alias : address;
     std::memset(host, fresh_memory, bytes);
     result = &add(context, reinterpret_cast<uintptr_t>(address), host, bytes, MemoryKind::Host);
     result->flags = flags;
     if (watched)
         state().host_uses.allocated(*result);
+    else if (twice)
+        state().host_uses.mapped_twice(*result);
     return CUDA_SUCCESS;
 }
 

@@ -58,8 +58,12 @@ void HostUses::start() {
     writes_of_function_.clear();
 }
 
-void HostUses::allocated(const Allocation &memory) {
+void HostUses::mapped_twice(const Allocation &memory) {
     guarded_.add(memory.begin, memory.bytes, memory.host);
+}
+
+void HostUses::allocated(const Allocation &memory) {
+    mapped_twice(memory);
     opened_ = true; // kernels in flight may use it
     if (watches_)
         return;

@@ -23,6 +23,9 @@ class HostUses {
     static bool watching();
     // Called for memory that is mapped twice, and when the program frees it.
     void allocated(const Allocation &memory);
+    // Called for memory that is mapped twice for the program, and not to watch it. A forked child
+    // gets a copy of it, too.
+    void mapped_twice(const Allocation &memory);
     void removed(const Allocation &memory) { guarded_.remove(memory.begin); }
     // Returns whether the driver notices a use of the memory by the host at once.
     bool sees(const Allocation &memory) const;

@@ -1,0 +1,26 @@
+/* An mprotect() that fails from the call on whose number the environment variable FAIL names. Calls
+ * that give all rights succeed, as they do in a process with too many mappings: they join mappings.
+ * LD_PRELOAD loads it. */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+int mprotect(void *address, size_t bytes, int rights) {
+    static int (*real)(void *, size_t, int);
+    static int calls, fails = -1;
+    if (!real) {
+        *(void **)&real = dlsym(RTLD_NEXT, "mprotect");
+        fails = atoi(getenv("FAIL"));
+    }
+    if (rights != PROT_NONE && rights != PROT_READ) {
+        return real(address, bytes, rights);
+    }
+    if (++calls >= fails) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return real(address, bytes, rights);
+}
