@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from cudadrv._graph import ExecutableGraph, Graph
     from cudadrv._graph_changes import ExecutableNode
     from cudadrv._group import StreamGroup
+    from cudadrv._guarding import guard
     from cudadrv._joined import JoinedCapture, joins_capture
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
@@ -191,6 +192,7 @@ __all__ = [
     "from_cuda_array",
     "from_dlpack",
     "get_include",
+    "guard",
     "joins_capture",
     "live_buffers",
     "memory",

@@ -6,6 +6,7 @@ from cudadrv._buffer cimport Buffer
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._engine cimport own_export
+from cudadrv._guard cimport page_lift
 from cudadrv._stream cimport Stream
 
 
@@ -35,9 +36,11 @@ cdef class HostView:
     cdef object hidden      # an array over the memory; NumPy's views of `array` refer to this one
     cdef object array       # the view of `hidden` that __enter__ returned
     cdef bint busy          # a thread is entering the block
+    cdef page_lift lift     # of a function that a stream calls, in a guard
 
 
 cdef HostView view_for_function(HostBuffer buffer, bint shared, CUdeviceptr first)
+cdef void lift_guard_of(HostView view) noexcept
 cdef str end_view_of_function(HostView view, object traceback, str array)
 
 

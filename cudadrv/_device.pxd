@@ -42,6 +42,7 @@ cdef class Context:
     # The engine's record of the context. It outlives this object while closed streams of the
     # context may have unfinished work.
     cdef own_domain *domain
+    cdef bint same_tables       # the device uses the processor's page tables
     cdef object policy          # None, or the name of its ordering policy
     cdef int lost               # the status of the sticky error that lost the context, or 0
     cdef bint replaced          # whether the context is lost because the device was reset

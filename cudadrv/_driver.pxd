@@ -73,6 +73,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         char reserved[64]
     ctypedef enum CUdevice_attribute:
         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
         CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
@@ -452,11 +453,14 @@ cdef extern from "cudadrv/driver.h" nogil:
         void (*asks)(int purpose) noexcept nogil
         bint (*repeats)() noexcept nogil
         void (*uses)(unsigned long long address, size_t nbytes, int writes) noexcept nogil
+        void (*map_twice)(bint on) noexcept nogil
+        bint (*is_mapped_twice)(unsigned long long address) noexcept nogil
     cudadrv_driver *cudadrv_table
     enum:
         CUDADRV_ENDS
         CUDADRV_HAS_RANGES
         CUDADRV_TRACES
+        CUDADRV_GUARDS
     enum:
         CUDADRV_LOANS_HAVE_ENDED
         CUDADRV_FUNCTION_RUNS

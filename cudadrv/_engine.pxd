@@ -67,6 +67,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_BY_ROWS
         OWN_HAS_DISCARDS
         OWN_IS_ATTACHED
+        OWN_MAY_READ
+        OWN_MAY_ALL
 
     uint64_t OWN_NO_STREAM
 
@@ -131,6 +133,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     ctypedef struct own_engine:
         uint32_t size
         void (*hears)(uint32_t slot, uint64_t seq) noexcept nogil
+        void (*learned)() noexcept nogil
     ctypedef struct own_operation:
         uint64_t seq
         uint32_t site
@@ -235,6 +238,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     bint own_clock_join(own_clock *clock, const own_snapshot *news, own_clock **joined)
     bint own_foresee(own_engine *engine, uint32_t slot, own_clock **clock)
     void own_engine_prepare(own_engine *engine)
+    void own_listen(
+        own_engine *engine, void (*hears)(uint32_t slot, uint64_t seq) noexcept nogil,
+        void (*learned)() noexcept nogil)
     void own_count(own_engine *engine, own_books *books)
     void own_lock_both(own_mutex *a, own_mutex *b)
     void own_unlock_both(own_mutex *a, own_mutex *b)

@@ -60,7 +60,13 @@ TRACE = Variable(
     "the file to which the process writes a [trace](../tracing.md)",
     "at the first use of the driver",
 )
-VARIABLES = (DRIVER, SOFTWARE, COPY_THREADS, MEMORY, CACHE_DIR, REQUIRE_GPU, TRACE)
+GUARD = Variable(
+    "CUDADRV_GUARD",
+    "`1`: the process [guards the pages](../guard.md) of page-locked buffers; `0`: it does not (the"
+    " default)",
+    "at the first use of the driver",
+)
+VARIABLES = (DRIVER, SOFTWARE, COPY_THREADS, MEMORY, CACHE_DIR, REQUIRE_GPU, TRACE, GUARD)
 
 # The libcuda.so.1 that a run of pytest, or `python -m cudadrv run`, has made for its processes.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
@@ -111,6 +117,14 @@ def software_settings() -> str:
 def trace_file() -> str:
     """Return the file to which the process writes a trace, or ""."""
     return os.environ.get(TRACE.name, "")
+
+
+def is_guarded() -> bool:
+    """Return whether the process guards pages from the first use of the driver on."""
+    wanted = os.environ.get(GUARD.name) or "0"
+    if wanted not in ("0", "1"):
+        raise ValueError(f"{GUARD.name} is {wanted!r}; it must be 0 or 1")
+    return wanted == "1"
 
 
 def observed() -> str | None:

@@ -21,7 +21,7 @@ NAMES = frozenset(
     _arguments _array_copy _array_memory _array_staging _arrays _box _box_copy _buffer
     _buffers _call_node _capture _closing _conditions _copy _copy_batch _copy_node _custom
     _device _dlpack _driver _driver_pool _engine _errors _event _exchange _fill _fill_node
-    _foreign _graph _graph_changes _growing _host_function _in_place _joined _kernel _kinds
+    _foreign _graph _graph_changes _growing _guard _host_function _in_place _joined _kernel _kinds
     _launch_node _library _limits _loan _managed _memory _memory_kinds _migrations _module
     _names _node _offload _opening _operation _ordering _peers _place _pool _refusal _region
     _release _segment _sharing _signal _signal_node _site _staging _stream _textures _token
@@ -59,6 +59,7 @@ LATER = {
     "_graph": "ExecutableGraph Graph",
     "_graph_changes": "ExecutableNode",
     "_group": "StreamGroup",
+    "_guarding": "guard",
     "_joined": "JoinedCapture joins_capture",
     "_kernel": "Kernel Prepared",
     "_kernel_attributes": "KernelAttributes",

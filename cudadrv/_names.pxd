@@ -2,6 +2,8 @@
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
+from cudadrv._engine cimport own_conflict
+
 
 cdef extern from "cudadrv/operations.h" nogil:
     ctypedef enum NodeKind "enum cudadrv_node":
@@ -80,3 +82,5 @@ cdef int name_stream(uint64_t number, str name) except -1
 cdef str stream_name(uint64_t number, uint8_t kind)
 cdef str stream_variable(uint64_t number, uint8_t kind)
 cdef str host_wait(uint64_t number, uint8_t kind)
+cdef str doing(const own_conflict *conflict)
+cdef str work_text(const own_conflict *conflict)

@@ -10,8 +10,8 @@ from cudadrv._ordering cimport Nesting
 
 
 cdef enum:
-    # Blocks of the two shelves cannot replace each other: see `_shelf_of` in _memory.pyx.
-    SHELVES = 2
+    # Blocks of different shelves cannot replace each other: see `_shelf_of` in _memory.pyx.
+    SHELVES = 4
     CLASSES = 416   # how many size classes there are: see `class_of`
 
 

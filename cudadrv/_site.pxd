@@ -23,6 +23,7 @@ cdef uint32_t here() noexcept
 cdef uint64_t birth() noexcept
 cdef uint32_t unknown_site(site_spot spot) noexcept
 cdef str place(uint32_t site)
+cdef int describe_line(char *text, int size) noexcept nogil
 
 
 cdef inline uint32_t site_of(PyThreadState *thread) noexcept:

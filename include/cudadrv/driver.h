@@ -35,7 +35,8 @@ enum cudadrv_attention {
 enum cudadrv_slowly {
     CUDADRV_ENDS = 1,       /* Python is finalizing */
     CUDADRV_HAS_RANGES = 2, /* a profiler gets a range for each operation */
-    CUDADRV_TRACES = 4      /* a trace is being written: see trace.h */
+    CUDADRV_TRACES = 4,     /* a trace is being written: see trace.h */
+    CUDADRV_GUARDS = 8      /* pages in use are protected: see pages.h */
 };
 
 struct cudadrv_tracer; /* see trace_calls.h */
@@ -68,6 +69,10 @@ typedef struct cudadrv_driver {
     void (*uses)(unsigned long long address, size_t bytes, int writes);
     /* cudadrvSoftTrace of the software driver, or NULL. It says when operations run. */
     void (*trace)(const struct cudadrv_tracer *tracer);
+    /* cudadrvSoftMapTwice and cudadrvSoftIsMappedTwice of the software driver, or NULL. Only pages
+     * that are mapped twice can be protected, because that driver's work uses the processor. */
+    void (*map_twice)(int on);
+    int (*is_mapped_twice)(unsigned long long address);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
@@ -84,7 +89,7 @@ extern CUDADRV_HIDDEN cudadrv_driver cudadrv_the_table;
 static void cudadrv_note_nothing(const char *call) { (void)call; }
 
 static cudadrv_driver cudadrv_the_table = {
-    cudadrv_note_nothing, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL,
+    cudadrv_note_nothing, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
 #include "driver_functions.h"

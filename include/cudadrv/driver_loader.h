@@ -76,6 +76,8 @@ static int cudadrv_load_table(void *library) {
     *(void **)&cudadrv_table->repeats = dlsym(library, "cudadrvSoftRepeats");
     *(void **)&cudadrv_table->uses = dlsym(library, "cudadrvSoftUses");
     *(void **)&cudadrv_table->trace = dlsym(library, "cudadrvSoftTrace");
+    *(void **)&cudadrv_table->map_twice = dlsym(library, "cudadrvSoftMapTwice");
+    *(void **)&cudadrv_table->is_mapped_twice = dlsym(library, "cudadrvSoftIsMappedTwice");
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     cudadrv_table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"

@@ -108,14 +108,24 @@ typedef struct own_engine {
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
     struct own_runs *runs;      /* the last operation, if its epochs may be renewed: see runs.h */
-    /* NULL, or called with the lock held when the host learns that the operations of a slot up to
-     * `seq` are complete. */
+    /* Called when the host learns that operations are complete; each may be NULL. `hears` is called
+     * with the lock held, for the operations of a slot up to `seq`, and `learned` afterwards,
+     * without the lock. own_listen sets them. */
     void (*hears)(uint32_t slot, uint64_t seq);
+    void (*learned)(void);
+    int listened; /* one of the two is not NULL */
 } own_engine;
 
 static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, sizeof *engine); }
 
 OWN_ONCE void own_catch_up_(own_engine *engine);
+
+static inline void own_listen(own_engine *engine, void (*hears)(uint32_t slot, uint64_t seq),
+                              void (*learned)(void)) {
+    engine->hears = hears;
+    engine->learned = learned;
+    engine->listened = hears || learned;
+}
 
 /* Takes the lock for a function that uses only clocks and slots. */
 static inline void own_lock_clocks(own_engine *engine) { own_mutex_take(&engine->lock); }
@@ -310,6 +320,9 @@ static inline void own_domain_lose(own_engine *engine, own_domain *domain) {
         own_over_if_lost_(engine, stream);
     }
     own_unlock(engine);
+    if (engine->learned) {
+        engine->learned();
+    }
 }
 
 /* Returns whether the host knows that all of the stream's work is complete. */

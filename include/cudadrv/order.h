@@ -199,7 +199,7 @@ static inline int own_wait(own_engine *engine, own_stream *stream, const own_sna
     return ok;
 }
 
-/* Tells `hears` what the host learns from a snapshot, and joins it like own_join_host. */
+/* Joins a snapshot like own_join_host, and calls `hears` and `learned`. */
 OWN_ONCE void own_tell_and_join_(own_engine *engine, const own_snapshot *news);
 
 OWN_INLINE void own_join_host_(own_engine *engine, const own_snapshot *news) {
@@ -232,12 +232,16 @@ void own_tell_and_join_(own_engine *engine, const own_snapshot *news) {
     }
     own_join_host_(engine, news);
     own_unlock(engine);
+    void (*learned)(void) = engine->learned;
+    if (learned) {
+        learned();
+    }
 }
 #endif
 
 /* Call this when the host has seen that everything in the snapshot is complete. */
 static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
-    if (__builtin_expect(engine->hears != NULL, 0)) {
+    if (__builtin_expect(engine->listened, 0)) {
         own_tell_and_join_(engine, news);
         return;
     }

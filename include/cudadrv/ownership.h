@@ -11,6 +11,7 @@
 #include "guard.h"
 #include "host.h"
 #include "reuse.h"
+#include "rights.h"
 #include "turns.h"
 
 #endif

@@ -2,8 +2,8 @@
  * process end as it would end by any other error of memory.
  *
  * An exception of Python cannot be raised here: the access is in the middle of C code, which may
- * hold locks and half-changed data. Handlers that were set before, such as that of faulthandler, run
- * afterwards. The handler allocates nothing, and writes with write(): the access may be inside
+ * hold locks and half-changed data. Handlers that were set before, such as that of faulthandler,
+ * run afterwards. The handler allocates nothing, and writes with write(): the access may be inside
  * malloc() or printf().
  *
  * Only cudadrv._guard includes this file. */
@@ -107,8 +107,7 @@ static const char *page_reason(const page_piece *piece, uint64_t at, int writes)
         if (own_excludes_host(engine, piece->state, &epoch)) {
             text = page_user_text(page_excluders, &epoch);
         }
-    } else if (at < piece->state->nbytes &&
-               own_forbids(engine, piece->state, at, writes, &epoch)) {
+    } else if (at < piece->state->nbytes && own_forbids(engine, piece->state, at, writes, &epoch)) {
         text = page_user_text(piece->users, &epoch);
     }
     return text ? text
@@ -119,13 +118,13 @@ static const char *page_reason(const page_piece *piece, uint64_t at, int writes)
 static void page_describe(page_text *to, const page_piece *piece, const page_access *access) {
     char line[512] = "";
     const uint64_t at = access->address - piece->address;
-    const int writes =
-        access->known ? access->writes
-                      : piece->rights[(access->address - piece->first) / page_size()] != 0;
+    const int writes = access->known
+                           ? access->writes
+                           : piece->rights[(access->address - piece->first) / page_size()] != 0;
     page_say(to, "cudadrv: the host %s %s%s, at its byte %" PRIu64 ",\n  ",
-             writes           ? "writes"
+             writes          ? "writes"
              : access->known ? "reads"
-                              : "uses",
+                             : "uses",
              piece->name, piece->dropped ? " and dropped" : "", at);
     if (page_line && page_line(line, sizeof line)) {
         page_say(to, "at %s", line);
@@ -257,9 +256,9 @@ static void page_prepare_thread(void) {
         return;
     }
     prepared = 1;
-    const stack_t ours = {.ss_sp = mmap(NULL, PAGE_STACK, PROT_READ | PROT_WRITE,
-                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-                          .ss_size = PAGE_STACK};
+    const stack_t ours = {
+        .ss_sp = mmap(NULL, PAGE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+        .ss_size = PAGE_STACK};
     if (ours.ss_sp != MAP_FAILED) {
         sigaltstack(&ours, NULL);
     }

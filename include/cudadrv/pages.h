@@ -1,5 +1,5 @@
-/* Page guards: protects pages of page-locked memory from the host while operations use them. Devices
- * do not use the protection of the processor's page tables.
+/* Page guards: protects pages of page-locked memory from the host while operations use them.
+ * Devices do not use the protection of the processor's page tables.
  *
  * The engine decides what the host may do with a page (rights.h). Here these rights become the
  * protection of the system's pages, and change with it. `page_lock` is taken before the engine's
@@ -171,7 +171,8 @@ static void page_remove(page_piece **link) {
 static int page_add(uintptr_t address, uint64_t bytes, own_memory *state, const own_domain *domain,
                     const char *name, int managed) {
     const uint64_t size = page_size();
-    const uintptr_t first = (address + size - 1) / size * size, end = (address + bytes) / size * size;
+    const uintptr_t first = (address + size - 1) / size * size,
+                    end = (address + bytes) / size * size;
     const size_t length = strlen(name) + 1;
     if (first >= end) {
         return 1;

@@ -75,10 +75,8 @@ static inline void own_lower_boxes_(const own_engine *engine, const own_memory *
             continue;
         }
         const own_bytes bytes = own_boxed_bytes_(memory, epoch);
-        const own_access access = {.start = bytes.start,
-                                   .stop = bytes.stop,
-                                   .boxed = 1,
-                                   .box = *bytes.box};
+        const own_access access = {
+            .start = bytes.start, .stop = bytes.stop, .boxed = 1, .box = *bytes.box};
         own_rows_ rows = own_rows_of_(&access);
         for (; bytes.box->width >= pages->size && own_has_row_(&rows); own_next_row_(&rows)) {
             own_lower_(pages, rows.start, rows.stop, own_right_beside_(epoch->mode));
@@ -86,8 +84,8 @@ static inline void own_lower_boxes_(const own_engine *engine, const own_memory *
     }
 }
 
-/* Sets the rights of pages of a memory. Bytes behind its end, up to the end of the last page, belong
- * to nobody. */
+/* Sets the rights of pages of a memory. Bytes behind its end, up to the end of the last page,
+ * belong to nobody. */
 static inline void own_rights(own_engine *engine, own_memory *memory, const own_pages *pages) {
     memset(pages->rights, OWN_MAY_NOTHING, pages->count);
     own_lock(engine);
@@ -113,8 +111,8 @@ static inline void own_rights(own_engine *engine, own_memory *memory, const own_
     }
 }
 
-/* Finds an unfinished operation that forbids the host to read the byte at `at` or, with `writes`, to
- * write it. Returns 0 if there is none. */
+/* Finds an unfinished operation that forbids the host to read the byte at `at` or, with `writes`,
+ * to write it. Returns 0 if there is none. */
 static inline int own_forbids(own_engine *engine, own_memory *memory, uint64_t at, int writes,
                               own_epoch *found) {
     const own_bytes bytes = {at, at + 1, NULL};

@@ -6,6 +6,9 @@
 #ifndef CUDADRV_SITE_SEARCH_H
 #define CUDADRV_SITE_SEARCH_H
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "site.h"
 
 enum { SITE_LIBRARIES = 2, SITE_DEPTH = 100 };
@@ -153,6 +156,49 @@ static uint32_t site_search(site_spot spot) {
 static site_place *site_find(uint32_t site) {
     site_place *place = site_at(&site_the_table, site & 0xffff);
     return site >> 16 == site_the_table.generation && place->code ? place : NULL;
+}
+
+/* Writes the name of the file and the line of a spot. Returns 0 if there is none. */
+static int site_write(site_spot spot, char *text, int size) {
+    const char *file = spot.code ? PyUnicode_AsUTF8(spot.code->co_filename) : NULL;
+    char folder[4096];
+    if (!file) {
+        return 0;
+    }
+    const size_t length = getcwd(folder, sizeof folder) ? strlen(folder) : 0;
+    if (length && strncmp(file, folder, length) == 0 && file[length] == '/') {
+        file += length + 1;
+    }
+    snprintf(text, (size_t)size, "%s:%d", file, PyCode_Addr2Line(spot.code, spot.offset));
+    return 1;
+}
+
+/* Writes the line that a thread runs, without those of libraries. For a signal handler, in a
+ * process that is about to end: it changes no table, and the thread need not have the GIL. */
+static int site_describe_line(char *text, int size) {
+    PyThreadState *thread = Py_IsInitialized() ? PyGILState_GetThisThreadState() : NULL;
+    if (!thread) {
+        return 0;
+    }
+    const site_spot innermost = site_spot_of(thread);
+    site_spot spot = innermost;
+#if PY_VERSION_HEX >= 0x030D0000
+    /* Python has no function for the outer frames that needs no memory and no GIL. */
+    PyFrameObject *frame = PyGILState_Check() ? PyThreadState_GetFrame(thread) : NULL;
+    for (int depth = 0; frame && spot.code && site_is_library(spot.code) && depth < SITE_DEPTH;
+         depth++) {
+        frame = PyFrame_GetBack(frame);
+        spot = frame ? (site_spot){PyFrame_GetCode(frame), PyFrame_GetLasti(frame)}
+                     : (site_spot){NULL, 0};
+    }
+#else
+    _PyInterpreterFrame *frame = thread->cframe->current_frame;
+    for (int depth = 0; spot.code && site_is_library(spot.code) && depth < SITE_DEPTH; depth++) {
+        spot = site_spot_of_frame(&frame);
+        frame = frame ? frame->previous : NULL;
+    }
+#endif
+    return site_write(spot.code ? spot : innermost, text, size);
 }
 
 static PyObject *site_file(site_place *place) { return Py_NewRef(place->code->co_filename); }

@@ -1080,7 +1080,7 @@ static void trace_enter_child(void) {
     trace_it.on = 0;
     trace_it.fd = -1;
     cudadrv_the_table.slowly &= ~CUDADRV_TRACES;
-    cudadrv_the_engine.hears = NULL;
+    own_listen(&cudadrv_the_engine, NULL, cudadrv_the_engine.learned);
 }
 
 static void trace_add_child(void) { pthread_atfork(NULL, NULL, trace_enter_child); }

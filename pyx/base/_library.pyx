@@ -79,16 +79,20 @@ def _open():
             _start()
             status_of(CUDA_SUCCESS)  # loads `CUresult`; an error may come without free memory
             _ready = True
-            _begin_trace()
+            _begin_as_asked()
     finally:
         lock.release()
 
 
-def _begin_trace():
-    from cudadrv._environment import trace_file
+def _begin_as_asked():
+    """Begin what the environment asks for."""
+    from cudadrv._environment import is_guarded, trace_file
     if trace_file():
         from cudadrv._tracing import begin_for_process
         begin_for_process()
+    if is_guarded():
+        from cudadrv._guarding import guard_process
+        guard_process()
 
 
 def open_now():

@@ -24,6 +24,7 @@ cdef extern from "cudadrv/site_search.h":
     int site_line(site_place *place)
     void site_set_library(int index, const char *folder)
     void site_skip(object prefixes)
+    int site_describe_line(char *text, int size) noexcept nogil
 
 
 cdef int _set_library(int index, bytes folder) except -1:
@@ -116,6 +117,11 @@ cdef str place(uint32_t site):
     if found is NULL:
         return "a line that is no longer known"
     return f"{_short(site_file(found))}:{site_line(found)}"
+
+
+cdef int describe_line(char *text, int size) noexcept nogil:
+    """Write the user's line that this thread runs, for a signal handler: see site_search.h."""
+    return site_describe_line(text, size)
 
 
 cdef str _short(str path):

@@ -26,11 +26,12 @@ from cudadrv._buffer cimport Buffer
 from cudadrv._copy cimport blocking_stream, copy_and_wait, copy_async
 from cudadrv._device cimport Context, Device, context_of
 from cudadrv._driver cimport (
-    CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
+    CU_MEMHOSTALLOC_WRITECOMBINED,
     PyVectorcall_NARGS, exchange_call, tuple_of, unlikely,
 )
 from cudadrv._errors cimport only_made_by
 from cudadrv._fill cimport MOST_BYTES
+from cudadrv._guard cimport begin_lift, end_lift, guards, host_may_use, locked_flags
 from cudadrv._in_place cimport register_region
 from cudadrv._growing cimport (
     allocate_growing, capacity_of, devices_of, grow_region, shrink_region,
@@ -42,9 +43,9 @@ from cudadrv._memory cimport use_on_host
 from cudadrv._memory_kinds cimport LOCKED, REGISTERED, UNIFIED
 from cudadrv._names cimport ALLOCATION, TO
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_USES, OWN_WRITE, engine, own_access, own_ask_host,
-    own_conflict, own_export, own_export_close, own_export_open, own_lend_anyway, own_turn,
-    own_turn_begins, own_turn_end,
+    OWN_MAY_ALL, OWN_MAY_READ, OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_UNCHECKED, OWN_USES, OWN_WRITE,
+    engine, own_access, own_ask_host, own_conflict, own_export, own_export_close, own_export_open,
+    own_lend_anyway, own_turn, own_turn_begins, own_turn_end,
 )
 from cudadrv._ordering cimport Nesting
 from cudadrv._place cimport check_place
@@ -351,6 +352,8 @@ cdef class HostBuffer(Buffer):
                                    self.describe())
             for work in works:
                 work._finish()
+        if unlikely(access.policy == OWN_UNCHECKED) and guards():
+            host_may_use(access.memory)
         if counted:
             own_turn_end(engine, &access)
         return 0
@@ -651,12 +654,23 @@ cdef HostView view_for_function(HostBuffer buffer, bint shared, CUdeviceptr firs
     return view
 
 
+cdef void lift_guard_of(HostView view) noexcept:
+    """Let the function use the bytes, in a guard. `end_view_of_function` has to follow."""
+    cdef size_t first = <size_t>(<Borrowed>view.borrowed).first
+    if unlikely(guards()) and view.buffer.nbytes:
+        view.lift.start, view.lift.stop = first, first + view.buffer.nbytes
+        view.lift.right = OWN_MAY_READ if view.shared else OWN_MAY_ALL
+        begin_lift(&view.lift)
+
+
 cdef str end_view_of_function(HostView view, object traceback, str array):
     """End such an array. Return None, or what to tell the program: something can still reach the
     memory, so the host borrows the bytes from now on. `array` is the array's name in messages.
     """
     cdef own_access access
     cdef Borrowed borrowed = view.borrowed
+    if unlikely(view.lift.stop):
+        end_lift(&view.lift)
     try:
         _end_array(view, traceback)
     except MemoryError:     # then nothing was emptied
@@ -667,6 +681,8 @@ cdef str end_view_of_function(HostView view, object traceback, str array):
     access.mode = OWN_READ if view.shared else OWN_WRITE
     own_lend_anyway(engine, &access, view.site, NULL, &borrowed.view)
     borrowed.open = True
+    if unlikely(guards()):
+        host_may_use(access.memory)
     return _still_referred_to(view, array)
 
 
@@ -696,9 +712,6 @@ def host_view(HostBuffer buffer not None, bint shared):
 
 
 # ---- allocating ----
-
-cdef unsigned int PAGE_LOCKED = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
-
 
 cdef int _allocate(
     Buffer buffer, object count, object dtype, object stream, object device, unsigned int flags,
@@ -799,7 +812,7 @@ name=None, pooled=True, shareable=False)\n--\n
             _allocate_shareable(self, count, dtype, stream, device, name)
             return
         _allocate(self, count, dtype, stream, device,
-                  PAGE_LOCKED | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name,
+                  locked_flags | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name,
                   pooled)
 
     @classmethod
@@ -1349,7 +1362,7 @@ cdef object _call_device(object cls, PyObject *const *given, size_t nargsf, PyOb
 
 
 cdef object _call_locked(object cls, PyObject *const *given, size_t nargsf, PyObject *names):
-    return _call(cls, LockedBuffer.__new__(LockedBuffer), PAGE_LOCKED, given, nargsf, names)
+    return _call(cls, LockedBuffer.__new__(LockedBuffer), locked_flags, given, nargsf, names)
 
 
 cdef object _call_unified(object cls, PyObject *const *given, size_t nargsf, PyObject *names):
@@ -1420,7 +1433,7 @@ cdef Buffer new_buffer(
     """Allocate a buffer in a context, on the stream if there is one."""
     cdef Buffer made = cls.__new__(cls)
     made.allocate(
-        count, dtype, context, stream, PAGE_LOCKED if cls is LockedBuffer else 0, name, True,
+        count, dtype, context, stream, locked_flags if cls is LockedBuffer else 0, name, True,
         chosen_pool(made.kind, context) if driver_pools_used else None)
     return made
 

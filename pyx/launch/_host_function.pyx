@@ -17,7 +17,9 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t
 
 from cudadrv._arguments cimport Access, Room, new_room, region_of
-from cudadrv._buffers cimport HostBuffer, HostView, end_view_of_function, view_for_function
+from cudadrv._buffers cimport (
+    HostBuffer, HostView, end_view_of_function, lift_guard_of, view_for_function,
+)
 from cudadrv._capture cimport Capture
 from cudadrv._device cimport (
     Context, FunctionHooks, call_functions_with, contexts, count_failed_functions,
@@ -231,6 +233,7 @@ cdef class Call:
                 view = view_for_function(buffer, mode == OWN_READ, first)
                 view.site = self.site
                 views.append(view)
+                lift_guard_of(view)
                 arrays.append(view.array)
                 if blocks and cudadrv_table.uses is not NULL:
                     _say_use(first, view.buffer.nbytes, mode != OWN_READ)

@@ -13,7 +13,8 @@ from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, attend, is_usable
 from cudadrv._driver cimport (
-    CUDADRV_TRACES, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED,
+    CUDADRV_GUARDS, CUDADRV_TRACES, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
+    CU_MEMHOSTALLOC_WRITECOMBINED,
     CUdeviceptr, CUresult, CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync,
     cudadrv_table, last_failure, unlikely,
 )
@@ -24,6 +25,10 @@ from cudadrv._engine cimport (
     OWN_WAIT, OWN_WRITE, engine, own_access, own_bytes_leave, own_conflict, own_memory,
     own_memory_end, own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_return, own_memory_reusable, own_snapshot_drop,
+)
+from cudadrv._errors cimport report_text
+from cudadrv._guard cimport (
+    OWN_PAGES, forget_pages, guard_memory, guards, leave_memory, watch_managed, whole_pages,
 )
 from cudadrv._memory_kinds cimport CODE, FOREIGN, STREAM_ORDERED, MemoryKind, REGISTERED
 from cudadrv._pool cimport (
@@ -489,8 +494,15 @@ cdef void list_memory(Memory memory) noexcept:
     if _newest is not NULL:
         (<Memory>_newest).newer = <void *>memory
     _newest = <void *>memory
-    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
+    if unlikely(cudadrv_table.slowly & (CUDADRV_TRACES | CUDADRV_GUARDS)):
+        _is_listed_now(memory)
+
+
+cdef void _is_listed_now(Memory memory) noexcept:
+    if cudadrv_table.slowly & CUDADRV_TRACES:
         trace_calls.memory_begins(<void *>memory)
+    if guards():
+        _guard_pages(memory)
 
 
 cdef void show_memory(Memory memory) noexcept:
@@ -516,8 +528,51 @@ cdef void unlist_memory(Memory memory) noexcept:
     if memory.older is not NULL:
         (<Memory>memory.older).newer = memory.newer
     memory.newer = memory.older = NULL
-    if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
-        trace_calls.memory_ends(<void *>memory)     # last, so that it is a jump
+    if unlikely(cudadrv_table.slowly & (CUDADRV_TRACES | CUDADRV_GUARDS)):
+        _was_unlisted(memory)   # last, so that it is a jump
+
+
+cdef void _was_unlisted(Memory memory) noexcept:
+    if cudadrv_table.slowly & CUDADRV_TRACES:
+        trace_calls.memory_ends(<void *>memory)
+    if guards() and memory.address != 0 and _has_pages(memory):
+        leave_memory(memory.address, memory.state.closed)
+
+
+cdef void _guard_pages(Memory memory) noexcept:
+    """Let a guard protect the pages of live memory that has an address, if the kind has pages.
+
+    Makes no driver call. May let other threads run.
+    """
+    if memory.address == 0 or memory.state.closed or not _has_pages(memory):
+        return
+    try:
+        _guard_pages_of(memory, f"{memory.label}, made at {place(memory.site)}")
+    except Exception as error:  # such as no memory
+        report_text(f"cudadrv: {memory.label} is not guarded: {error!r}")
+
+
+cdef inline bint _has_pages(Memory memory) noexcept:
+    """Whether a guard protects the memory's pages, or the driver does in its place."""
+    return memory.kind.page_locked \
+        or memory.kind.managed and memory.context.domain.host_excluded
+
+
+cdef int _guard_pages_of(Memory memory, str name) except -1:
+    cdef size_t nbytes = memory.nbytes if memory.block is NULL else memory.block.nbytes
+    if memory.kind.managed:
+        return watch_managed(memory.address, nbytes, memory.state, memory.context.domain, name)
+    if memory.flags & OWN_PAGES:
+        nbytes = whole_pages(nbytes)
+    return guard_memory(
+        memory.address, nbytes, memory.state, memory.context.domain, name,
+        memory.owner is not None, memory.context.same_tables)
+
+
+def guard_live_memory():
+    """Let the guard that has just begun protect the pages of all live memory."""
+    for memory in _live_memory():
+        _guard_pages(memory)
 
 
 cdef void _trace_begin(void *thing) noexcept:
@@ -791,11 +846,12 @@ cdef inline bint _takes_order(Stream stream) noexcept:
 
 
 cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept:
-    """Return the shelf for this memory: 1 if it is stream-ordered or write-combined, else 0.
+    """Return the shelf for this memory: 1 if it is stream-ordered or write-combined, else 0. It is
+    2 more if the memory has pages of its own.
 
     Blocks on different shelves of a cache cannot replace each other.
     """
-    return kind.ordered or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
+    return (kind.ordered or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0) | (flags & OWN_PAGES) >> 29
 
 
 cdef bint _reuse(Memory memory, Stream stream) except -1:
@@ -809,6 +865,8 @@ cdef bint _reuse(Memory memory, Stream stream) except -1:
         NULL if stream is None else stream.order)
     if block is NULL:
         return False
+    if unlikely(guards()):
+        forget_pages(block.address)     # its state changes now
     if stream is None:
         own_memory_renew(block.state, memory.nbytes)
         memory.state = block.state
@@ -873,6 +931,8 @@ cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
         return 0
     _choose(memory)
     memory.unused = False
+    if unlikely(guards()):
+        _guard_pages(memory)
     return memory.address + start
 
 
@@ -894,6 +954,8 @@ cdef int use_on_host(Memory memory) except -1:
             memory.block, other.block = other.block, memory.block
             memory.address, other.address = other.address, 0
     _forget_allocation(memory)
+    if unlikely(guards()):
+        _guard_pages(memory)    # before `other` ends: its pages are those of `memory` now
     return 0
 
 

@@ -10,11 +10,13 @@ from cpython.ref cimport PyObject
 from cudadrv._driver cimport (
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CU_MEM_ATTACH_GLOBAL, CUarray,
     CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUmipmappedArray, CUmodule, CUresult,
-    CUstream, in_cuArrayDestroy, in_cuEventDestroy, in_cuGraphDestroy, in_cuGraphExecDestroy,
-    in_cuIpcCloseMemHandle, in_cuMemAlloc, in_cuMemAllocManaged, in_cuMemFree, in_cuMemFreeAsync,
-    in_cuMemFreeHost, in_cuMemHostAlloc, in_cuMemHostRegister, in_cuMemHostUnregister,
-    in_cuMipmappedArrayDestroy, in_cuModuleUnload, in_cuSurfObjectDestroy, in_cuTexObjectDestroy,
+    CUstream, cudadrv_table, in_cuArrayDestroy, in_cuEventDestroy, in_cuGraphDestroy,
+    in_cuGraphExecDestroy, in_cuIpcCloseMemHandle, in_cuMemAlloc, in_cuMemAllocManaged,
+    in_cuMemFree, in_cuMemFreeAsync, in_cuMemFreeHost, in_cuMemHostAlloc, in_cuMemHostRegister,
+    in_cuMemHostUnregister, in_cuMipmappedArrayDestroy, in_cuModuleUnload, in_cuSurfObjectDestroy,
+    in_cuTexObjectDestroy, unlikely,
 )
+from cudadrv._guard cimport OWN_PAGES, forget_pages, guards, whole_pages
 from cudadrv._virtual cimport Span, drop_span, free_span
 
 
@@ -29,7 +31,10 @@ cdef CUresult _make_device(
 cdef CUresult _make_locked(
     CUcontext context, CUdeviceptr *address, size_t nbytes, unsigned int flags
 ) noexcept nogil:
-    return in_cuMemHostAlloc(context, <void **>address, nbytes, flags)
+    # The software driver gives each allocation pages of its own.
+    if unlikely(flags & OWN_PAGES) and cudadrv_table.map_twice is NULL:
+        nbytes = whole_pages(nbytes)
+    return in_cuMemHostAlloc(context, <void **>address, nbytes, flags & ~OWN_PAGES)
 
 
 cdef CUresult _make_managed(
@@ -50,6 +55,8 @@ cdef CUresult _make_registered(
 cdef CUresult _free_device(
     CUcontext context, CUdeviceptr address, CUstream stream
 ) noexcept nogil:
+    if unlikely(guards()):
+        forget_pages(address)   # of managed memory
     return in_cuMemFree(context, address)
 
 
@@ -62,6 +69,8 @@ cdef CUresult _free_ordered(
 cdef CUresult _free_locked(
     CUcontext context, CUdeviceptr address, CUstream stream
 ) noexcept nogil:
+    if unlikely(guards()):
+        forget_pages(address)
     return in_cuMemFreeHost(context, <void *>address)
 
 
@@ -80,6 +89,8 @@ cdef CUdeviceptr _first_byte_of_growing(CUdeviceptr address) noexcept nogil:
 
 
 cdef CUresult _unregister(CUcontext context, CUdeviceptr address, CUstream stream) noexcept nogil:
+    if unlikely(guards()):
+        forget_pages(address)
     return in_cuMemHostUnregister(context, <void *>address)
 
 

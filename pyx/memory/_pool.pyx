@@ -17,6 +17,7 @@ from cudadrv._engine cimport (
     engine, own_guard_enter, own_guard_leave, own_memory_end, own_memory_reusable, own_stream,
 )
 from cudadrv._errors cimport only_made_by, refuse_uninitialized
+from cudadrv._guard cimport forget_pages, guards
 from cudadrv._memory_kinds cimport DEVICE, LOCKED, UNIFIED, MemoryKind
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport drain, free_unnoticed, release_later
@@ -306,18 +307,31 @@ cdef class Caches(Kept):
     """The caches of a context, by kind of memory."""
 
     cdef void end_with(self, Context context) noexcept:
-        """Free the stream-ordered memory, which the driver does not free with the context.
+        """Free the stream-ordered memory, which the driver does not free with the context. End the
+        protection of page-locked memory.
 
         No work uses it any more, so freeing it does not block.
         """
-        cdef Block *block = (<Cache>self.all[DEVICE.pool]).all.newest
+        cdef Block *block
         cdef CUresult status
+        if guards():
+            _forget_pages(<Cache>self.all[LOCKED.pool])
+            _forget_pages(<Cache>self.all[UNIFIED.pool])
+        block = (<Cache>self.all[DEVICE.pool]).all.newest
         while block is not NULL:
             if block.kind.ordered:
                 with nogil:
                     status = free_unnoticed(context, block.kind, block.address, CU_STREAM_LEGACY)
                 report_in(context, status)
             block = block.links[OF_ALL].older
+
+
+cdef void _forget_pages(Cache cache) noexcept:
+    """End the guard of memory that the driver is about to free."""
+    cdef Block *block = cache.all.newest
+    while block is not NULL:
+        forget_pages(block.address)
+        block = block.links[OF_ALL].older
 
 
 cdef Cache cache_of(Context context, MemoryKind kind):

@@ -17,6 +17,7 @@ from cudadrv._driver cimport (
     CUDADRV_FUNCTION_RUNS, CUDADRV_LOANS_HAVE_ENDED, CUDA_ERROR_CONTEXT_IS_DESTROYED,
     CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
     CUcontext, CUdevice_attribute, CUresult, CUuuid, cuCtxCreate, cuCtxDestroy, cuCtxGetCurrent,
     cuCtxPopCurrent, cuCtxPushCurrent, cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetCount,
     cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceGetUuid, cuDevicePrimaryCtxGetState,
@@ -624,11 +625,14 @@ def birth_of_context(Context context not None):
 
 cdef Context _new_context(Device device):
     cdef bint excluded = not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)
+    cdef bint same_tables = 1 == device.attribute_value(
+        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES)
     cdef Context context = Context.__new__(Context)
     context.device = device
     context.domain = <own_domain *>calloc(1, sizeof(own_domain))
     if context.domain is NULL:
         raise MemoryError()
+    context.same_tables = same_tables
     own_domain_open(engine, context.domain, excluded)
     return context
 

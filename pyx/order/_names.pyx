@@ -8,7 +8,11 @@ import keyword
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
-from cudadrv._engine cimport OWN_DEFAULT, OWN_ELSEWHERE, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
+from cudadrv._engine cimport (
+    OWN_DEFAULT, OWN_ELSEWHERE, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD, OWN_REACH, OWN_READ,
+    OWN_WRITE,
+)
+from cudadrv._site cimport place
 
 cdef extern from "Python.h":
     str PyUnicode_FromObject(object text)
@@ -210,3 +214,23 @@ cdef str host_wait(uint64_t number, uint8_t kind):
         return f"stream.synchronize() in the thread of that stream, {AFTERWARDS}, or" \
                " context.synchronize()"
     return f"{stream_variable(number, kind)}.synchronize() or token.wait()"
+
+
+cdef str doing(const own_conflict *conflict):
+    """Return what the conflicting operation does with the memory, such as "is being read"."""
+    mode = conflict.epoch.mode
+    return "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
+        else "may be in use" if mode == OWN_REACH else "is being used"
+
+
+cdef str work_text(const own_conflict *conflict):
+    """Return the conflicting operation, its stream, and the line that queued it."""
+    parts = parts_of(conflict.epoch.operation)
+    part = None if parts is None or conflict.excluded else parts.part_at(
+        <size_t>conflict.memory, conflict.first, conflict.upto, conflict.epoch.mode)
+    if part is not None:
+        return f"{part} on {stream_name(conflict.number, conflict.kind)}," \
+               f" launched at {place(conflict.epoch.site)}"
+    return f"{operation_name(conflict.epoch.operation)} on" \
+           f" {stream_name(conflict.number, conflict.kind)}," \
+           f" queued at {place(conflict.epoch.site)}"

@@ -24,6 +24,7 @@ from cudadrv._engine cimport (
     own_mutex_try, own_runs, own_settle, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
+from cudadrv._guard cimport guard_operation, guards
 from cudadrv._names cimport operation_name
 from cudadrv._site cimport place
 from cudadrv._stream cimport (
@@ -75,6 +76,7 @@ cdef int issue_unusual(
     # Others may begin or end ranges and traces meanwhile.
     cdef object pop = _pop_range
     cdef uint64_t begun = 0     # not 0 in a trace
+    cdef bint captured = False
     works = None
     check_stream(stream)
     operation.request.stream = stream.order
@@ -97,6 +99,7 @@ cdef int issue_unusual(
                 capture = <Capture>stream.capture
                 reason = capture.issue(
                     stream, &operation.request, operation.call, operation.arguments)
+                captured = True
                 if unlikely(cudadrv_table.slowly & CUDADRV_TRACES):
                     trace_captured()
                 break
@@ -114,6 +117,8 @@ cdef int issue_unusual(
             for work in works:
                 stream.wait(work)
     finally:
+        if unlikely(guards()) and reason == 0 and not captured:
+            guard_operation(&operation.request)
         if unlikely(begun):
             trace_operation(&operation.request, begun, reason)
         if unlikely(pop is not None):

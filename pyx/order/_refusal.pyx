@@ -9,12 +9,12 @@ from libc.stdint cimport uint32_t
 from cudadrv._engine cimport (
     OWN_ATTACHED, OWN_CUT, OWN_DEFAULT, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED,
     OWN_HELD, OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING,
-    OWN_NO_MEMORY, OWN_PER_THREAD, OWN_PLAIN, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
+    OWN_NO_MEMORY, OWN_PER_THREAD, OWN_PLAIN, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE,
     own_access, own_conflict, own_request,
 )
 from cudadrv._names cimport (
-    RELEASE, graph_end, graph_name, host_wait, operation_name, parts_of, stream_name,
-    stream_variable,
+    RELEASE, doing, graph_end, graph_name, host_wait, operation_name, parts_of, stream_name,
+    stream_variable, work_text,
 )
 from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._site cimport place
@@ -153,7 +153,7 @@ cdef str _node(own_request *request, own_conflict *conflict):
                 f" {stream_name(conflict.number, conflict.kind)}, captured {where}"
     else:
         where = f"{operation_name(conflict.epoch.operation)} {where}"
-    return f"  it {_doing(conflict)} by {where},\n" \
+    return f"  it {doing(conflict)} by {where},\n" \
            "  and nothing in the graph orders this operation after it.\n"
 
 
@@ -220,7 +220,7 @@ cdef int _refuse_attached(own_conflict *conflict, str wanted) except -1:
 
 cdef str excluding_work(own_conflict *conflict):
     """Return the lines about device work that excludes the host from all managed memory."""
-    return f"  {_work(conflict)} may be unfinished, and work of that device\n" \
+    return f"  {work_text(conflict)} may be unfinished, and work of that device\n" \
            f"  excludes the host from all managed memory {WHERE}."
 
 
@@ -318,25 +318,7 @@ cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
 
 cdef str _user(own_conflict *conflict):
     """Return the line of a message that says which operation uses the memory, and how."""
-    return f"  it {_doing(conflict)} by {_work(conflict)},"
-
-
-cdef str _doing(own_conflict *conflict):
-    mode = conflict.epoch.mode
-    return "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
-        else "may be in use" if mode == OWN_REACH else "is being used"
-
-
-cdef str _work(own_conflict *conflict):
-    parts = parts_of(conflict.epoch.operation)
-    part = None if parts is None or conflict.excluded else parts.part_at(
-        <size_t>conflict.memory, conflict.first, conflict.upto, conflict.epoch.mode)
-    if part is not None:
-        return f"{part} on {stream_name(conflict.number, conflict.kind)}," \
-               f" launched at {place(conflict.epoch.site)}"
-    return f"{operation_name(conflict.epoch.operation)} on" \
-           f" {stream_name(conflict.number, conflict.kind)}," \
-           f" queued at {place(conflict.epoch.site)}"
+    return f"  it {doing(conflict)} by {work_text(conflict)},"
 
 
 cdef str view_line(own_conflict *conflict):

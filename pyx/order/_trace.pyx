@@ -15,7 +15,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from cudadrv._driver cimport likely, missing_entry
-from cudadrv._engine cimport engine, own_memory
+from cudadrv._engine cimport engine, own_listen, own_memory
 from cudadrv._errors cimport report_text, tell_refusals_to
 from cudadrv._names cimport operation_name, stream_name
 from cudadrv._site cimport here, place
@@ -207,7 +207,7 @@ def begin(int fd, process not None, name_of_thread not None):
     _free_numbers.clear()
     _kinds_of_memory.clear()
     _live = 0
-    engine.hears = trace_known
+    own_listen(engine, trace_known, engine.learned)
     tell_refusals_to(_tell)
     trace_exchange_functions(missing_entry())
     cudadrv_table.slowly |= CUDADRV_TRACES
@@ -222,7 +222,7 @@ def end():
     cudadrv_table.slowly &= ~CUDADRV_TRACES
     trace_restore_functions()
     tell_refusals_to(NULL)
-    engine.hears = NULL
+    own_listen(engine, NULL, engine.learned)
     with nogil:
         trace_runs(False)
         error = trace_end()

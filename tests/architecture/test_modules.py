@@ -25,6 +25,7 @@ EXCEPTIONS = {
     ("_finder", "_errors"): "public names say who defines them, by a function of that module",
     ("_records", "_device"): "the type of a field",
     ("_library", "_tracing"): "CUDADRV_TRACE begins a trace with the driver",
+    ("_library", "_guarding"): "CUDADRV_GUARD begins a guard with the driver",
     ("_device", "_limits"): "context.limits",
     ("_device", "_pool"): "context.pools",
     ("_device", "_peers"): "device.enable_access(peer), which knows pools and buffers",

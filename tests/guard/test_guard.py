@@ -37,10 +37,10 @@ def of_pages(rights, buffer):
 
 ENDS = {
     "token.wait": lambda token, stream: token.wait(),
-    "token.done": lambda token, stream: wait_for(lambda: token.done),
+    "token.done": lambda token, stream: wait_until_done(token),
     "stream.synchronize": lambda token, stream: stream.synchronize(),
     "event.synchronize": lambda token, stream: stream.record().synchronize(),
-    "event.done": lambda token, stream: wait_for(lambda event=stream.record(): event.done),
+    "event.done": lambda token, stream: wait_until_done(stream.record()),
     "context.synchronize": lambda token, stream: stream.context.synchronize(),
     "device.synchronize": lambda token, stream: stream.device.synchronize(),
     "await": lambda token, stream: asyncio.run(awaited(token)),
@@ -48,8 +48,8 @@ ENDS = {
 }
 
 
-def wait_for(is_done):
-    while not is_done():
+def wait_until_done(thing):
+    while not thing.done:
         pass
 
 
@@ -284,6 +284,15 @@ def test_functions_that_only_read(rights, frames, work, stream):
     work.copy_to_async(frames, stream)
     stream.call(lambda array: seen.append(rights(array.ctypes.data)), cu.read(frames)).wait()
     assert seen == ["read"]
+
+
+def test_functions_with_empty_buffers(rights, frames, work, stream):
+    empty = cu.LockedBuffer(0)
+    for _ in range(3):
+        stream.call(lambda nothing, array: array.fill(5), empty, frames).wait()
+    work.copy_to_async(frames, stream)
+    assert rights(frames.address) == "none"
+    stream.synchronize()
 
 
 def test_signals_are_not_guarded(guarded, stream):

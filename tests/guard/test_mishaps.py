@@ -129,12 +129,15 @@ token.wait()
 
 
 def test_buffers_that_were_made_before(on_null_driver):
-    done = on_null_driver("""
+    done = on_null_driver(
+        """
 buffer = cu.LockedBuffer(16 * PAGE, name="early")
 token = work.copy_to_async(buffer, stream)
 with cu.guard() as guard:
     assert guard.unguarded == []
     ctypes.string_at(buffer.address + 2 * PAGE, 1)
-""", "0")
+""",
+        "0",
+    )
     assert done.returncode == -signal.SIGSEGV, done.stderr
     assert "LockedBuffer 'early', made at program.py:12, at its byte 8192," in done.stderr

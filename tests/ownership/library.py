@@ -74,8 +74,11 @@ def main():
     parser.add_argument("--threads", type=int, help="in so many threads, without the oracle")
     parser.add_argument("--replay", action="store_true", help="in threads, with the oracle")
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
+    parser.add_argument("--guard", action="store_true", help="with page guards")
     options = parser.parse_args()
     faulthandler.enable()
+    if options.guard:
+        os.environ["CUDADRV_GUARD"] = "1"
     os.environ.setdefault("CUDADRV_DRIVER", "software")
     os.environ.setdefault("CUDADRV_SOFTWARE", "devices=2")
     if options.replay and not options.threads:

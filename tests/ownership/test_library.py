@@ -129,7 +129,9 @@ lazily = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 @lazily
 @pytest.mark.cuda_software
-@pytest.mark.parametrize("operations", ["3000", "6000 --contexts", "4000 --tickets"])
+@pytest.mark.parametrize(
+    "operations", ["3000", "6000 --contexts", "4000 --tickets", "4000 --guard"]
+)
 def test_programs_on_two_devices(driver, script, operations):
     said = script.run(
         f"import sys; sys.argv[1:] = '--operations {operations} --schedule all'.split();"
@@ -141,10 +143,10 @@ def test_programs_on_two_devices(driver, script, operations):
 
 @lazily
 @pytest.mark.cuda_software
-@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize("threads", ["2", "8", "4 --guard"])
 def test_programs_of_several_threads(driver, script, threads):
     said = script.run(
-        f"import sys; sys.argv[1:] = ['--operations', '4000', '--threads', '{threads}'];"
+        f"import sys; sys.argv[1:] = '--operations 4000 --threads {threads}'.split();"
         f" sys.path.insert(0, {str(FOLDER)!r}); import library; sys.exit(library.main())",
         CUDADRV_SOFTWARE="devices=2",
     )

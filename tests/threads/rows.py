@@ -121,7 +121,8 @@ class Member:
         return f"{self.owner}.{self.name}"
 
 
-IN_PYTHON = ("_group.py", "_pipeline.py", "_tracing.py")  # other modules with public classes
+# Other modules with public classes.
+IN_PYTHON = ("_group.py", "_pipeline.py", "_tracing.py", "_guarding.py")
 
 
 def members() -> dict[str, dict[str, Member]]:
@@ -388,6 +389,7 @@ REFUSALS = {
     "capture_profiler.__enter__": "entered",
     "trace.__enter__": "has not ended",
     "profile.__enter__": "has not ended",
+    "guard.__enter__": "is entered already",
     "StreamGroup.__getitem__": "index out of range",  # a closed group has no streams
     "Buffer.accept": "is not shared",
     "Buffer.share": "is not shared",  # the other thread has accepted it
@@ -716,6 +718,7 @@ KINDS = {
     "profiler": Kind("capture_profiler", lambda w: (cu.capture_profiler(),)),
     "trace": Kind("trace", lambda w: (cu.trace("/dev/null"),)),
     "profile": Kind("profile", lambda w: (cu.profile(),)),
+    "guard": Kind("guard", lambda w: (cu.guard(),)),
     "memory pools": Kind("MemoryPools", lambda w: (w.context.pools,)),
     "module": Kind("Module", lambda w: (cu.Module(PTX),)),
     "kernel": Kind("Kernel", _with_module(lambda module: module["scaled"])),

@@ -64,6 +64,7 @@ OBJECTS = {
     "ContextLimits": lambda: cu.Device(0).context.limits,
     "capture_profiler": lambda: cu.capture_profiler(),
     "trace": lambda: cu.trace("/dev/null"),
+    "guard": lambda: cu.guard(),
     "profile": lambda: cu.profile(),
     "ordering": lambda: cu.ordering("wait"),
     "scalar_access": lambda: cu.scalar_access(False),
