@@ -34,8 +34,9 @@ DRIVER = "CUDADRV_DRIVER"
 # that it starts.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
 SETTINGS = "CUDADRV_SOFTWARE"
+GUARD = "CUDADRV_GUARD"
 # The variables that this plugin changes.
-ENVIRONMENT = (DRIVER, LIBCUDA, SETTINGS, "LD_LIBRARY_PATH", "LD_PRELOAD")
+ENVIRONMENT = (DRIVER, LIBCUDA, SETTINGS, GUARD, "LD_LIBRARY_PATH", "LD_PRELOAD")
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
@@ -78,6 +79,7 @@ class Choice(NamedTuple):
     libcuda: bool
     report: bool  # --cuda-libcuda
     isolate: bool
+    guard: bool
     checks: str | None
     script: str
     limits: tuple[int, float]  # of exploring a test: schedules, and seconds
@@ -88,14 +90,19 @@ class Choice(NamedTuple):
     def describe(self) -> str:
         if self.driver == "software":
             schedules = ",".join(self.schedules)
-            return f"cudadrv: software driver, schedule={schedules} seed={self.seed}"
+            return (
+                f"cudadrv: software driver, schedule={schedules} seed={self.seed}{self._guarded()}"
+            )
         text = (
             f"cudadrv: driver {self.driver} (on a real one, leaked buffers are found; "
             "other leaks and races are not)"
         )
         if self.checks not in (None, "off"):
             text += f"\ncudadrv: cuda_checks={self.checks} is for the software driver only"
-        return text
+        return text + self._guarded()
+
+    def _guarded(self) -> str:
+        return ", guard" if self.guard else ""
 
 
 CHOICE = pytest.StashKey[Choice]()
@@ -158,6 +165,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("cuda_isolate", "as --cuda-isolate", type="bool")
     group.addoption(
+        "--cuda-guard",
+        action="store_true",
+        help="protect pages of page-locked buffers while GPU work uses them: an access that is too"
+        " early, also of C code or of a kept address, ends the process with a message",
+    )
+    parser.addini("cuda_guard", "as --cuda-guard", type="bool")
+    group.addoption(
         "--cuda-no-pools",
         action="store_true",
         help="memory comes from the driver, in exactly the size that was asked for, so that an "
@@ -182,6 +196,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{marker}: {text}")
     if CHOICE not in config.stash:  # the plugin was loaded by a conftest.py that names it
         _start(config, config.option)
+    if config.stash[CHOICE].guard:
+        _let_guards_write(config)
     # A worker of pytest-xdist takes the seed of the main process, if that has this plugin.
     seed = getattr(config, "workerinput", {}).get("cuda_seed")
     if seed is not None:
@@ -204,6 +220,20 @@ def _restore_environment_later(config: pytest.Config) -> None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+    config.add_cleanup(restore)
+
+
+def _let_guards_write(config: pytest.Config) -> None:
+    """Let the message of a page guard go to standard error, which pytest captures during tests."""
+    from cudadrv._guard import write_to
+
+    error = os.dup(2)  # pytest does not capture it now
+    write_to(error)
+
+    def restore() -> None:
+        write_to(2)
+        os.close(error)
 
     config.add_cleanup(restore)
 
@@ -259,6 +289,7 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
     isolate = bool(options.cuda_isolate or config.getini("cuda_isolate"))
     if isolate and getattr(options, "usepdb", False):
         raise pytest.UsageError("--cuda-isolate runs tests in other processes: --pdb cannot work")
+    guard = bool(options.cuda_guard or config.getini("cuda_guard"))
     return Choice(
         driver or "software",
         tuple(dict.fromkeys(schedules)),
@@ -268,12 +299,13 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         report or bool(config.getini("cuda_libcuda")),
         report,
         isolate,
+        guard,
         checks,
         script or "x",
         limits,
         _folder(asked("svg")),
         _file(asked("json")),
-        bool(driver or schedule or seed or report or isolate or checks),
+        bool(driver or schedule or seed or report or isolate or guard or checks),
     )
 
 
@@ -335,6 +367,8 @@ def _use(config: pytest.Config) -> None:
     config.stash[USED] = True
     choice = config.stash[CHOICE]
     os.environ[DRIVER] = choice.driver
+    if choice.guard:
+        os.environ[GUARD] = "1"
     if choice.report and not _inherits_reports():
         _ask_for_reports(config)
     if choice.driver == "software" and choice.libcuda:
@@ -789,6 +823,7 @@ def _again(item: pytest.Item, schedule: str, script: str | None = None) -> str:
         *([f"--cuda-seed={choice.seed}"] if _is_drawn(schedule) else []),
         *([f"--cuda-script={script or choice.script}"] if schedule == REPLAY else []),
         *([f"--cuda-checks={choice.checks}"] if choice.checks else []),
+        *(["--cuda-guard"] if choice.guard else []),
     ]
     return "again: " + shlex.join(again)
 
@@ -797,6 +832,8 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     _list_lost_devices(terminalreporter)
+    if config.stash[CHOICE].guard:
+        _list_unguarded(terminalreporter)
     _sum_up_schedules(terminalreporter)
     folder = config.stash.get(REPORTS, None)
     if folder is None:
@@ -852,6 +889,19 @@ def _write_found(file: Path | None, found: dict[str, dict[str, Any]]) -> None:
         for name, each in found.items()
     ]
     file.write_text(json.dumps({"tests": tests}, indent=1) + "\n", encoding="utf-8")
+
+
+def _list_unguarded(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the buffers that could not be guarded. Workers of pytest-xdist do not report theirs."""
+    from cudadrv._guard import unguarded
+
+    if not (found := unguarded()):
+        return
+    terminalreporter.section("cudadrv: buffers without a page guard")
+    for text in found[:MOST_NAMES]:
+        terminalreporter.line(f"  {text}")
+    if len(found) > MOST_NAMES:
+        terminalreporter.line(f"  and {len(found) - MOST_NAMES} more")
 
 
 def _list_lost_devices(terminalreporter: pytest.TerminalReporter) -> None:

@@ -44,7 +44,9 @@ def test_one_module_reads_variables(path):
 
 def test_those_who_cannot_ask_the_module_name_the_same_variables():
     plugin = quoted("pytest_cudadrv.py")
-    assert plugin == {"CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU"}
+    assert plugin == {
+        *("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU", "CUDADRV_GUARD")
+    }
     assert f'LIBCUDA = "{_environment.LIBCUDA}"' in (ROOT / "pytest_cudadrv.py").read_text("utf-8")
     assert quoted("softdriver/**/*.cpp") == {"CUDADRV_SOFTWARE"}
     assert plugin <= OURS
