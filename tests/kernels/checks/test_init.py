@@ -365,6 +365,11 @@ CASES = {
         LOAD + "and.b32 %r6, %r5, 1; targets: .branchtargets done, done; brx.idx %r6, targets;",
         [BRANCH],
     ),
+    "a page of defined memory, after an undefined value was stored in it": (
+        "ld.global.u32 %r6, [%rd3];" + LOAD + OUT.format("%r5") + "ld.global.u32 %r7, [%rd3];"
+        "setp.eq.u32 %p1, %r7, %r6; @%p1 bra done;",
+        [BRANCH, COPIED],
+    ),
     "the carry": (
         LOAD + "add.cc.u32 %r6, %r5, %r5; addc.u32 %r7, 0, 0;" + OUT.format("%r7"),
         [COPIED],

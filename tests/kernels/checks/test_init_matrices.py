@@ -333,8 +333,9 @@ def add_group_product(name, a, b, adds, item="f16", columns=16):
     wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sums}.{item}.{item} {of_d}, {left}, %rd12,
     %p1{last}; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
     count = half // NUMBERS[item].itemsize
+    of_b = inner * columns  # the rest of that half is not used
     CASES[name] = Case(
-        ((item, count), (item, count), (item, count), (sums, 128 * words)),
+        ((item, count), (item, of_b), (item, 2 * count - of_b), (sums, 128 * words)),
         128 * words,
         body + moves("st", "d", words, "%rd1"),
         declared + more,
@@ -344,7 +345,7 @@ def add_group_product(name, a, b, adds, item="f16", columns=16):
 
 
 def add_group_products():
-    across = Layout(transposed=True, leading=256, stride=128)
+    across = Layout(transposed=True)
     add_group_product("wgmma", Layout(), Layout(), 1)
     add_group_product("wgmma without D", Layout(), Layout(), 0)
     add_group_product("wgmma, A in registers", None, Layout(), 1)
