@@ -25,6 +25,7 @@ IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
 IMPORTED += cu.Signal, cu.Link, _peers, cu.Ticket, cu.open, cu.Array, cu.Texture
 IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture, cu.from_cuda_array, cu.trace
+IMPORTED += (cu.guard,)
 
 
 def program(function):
@@ -739,6 +740,21 @@ def tracing():
         other = cu.LockedBuffer(64)
         other.copy_from_async(buffer, stream)
         stream.synchronize()
+    assert other.to_numpy()[5] == 1
+
+
+@program
+def functions_in_a_guard():
+    stream, buffer = cu.Stream(), cu.DeviceBuffer(8192)
+    before = cu.LockedBuffer(8192)
+    with cu.guard():
+        other = cu.LockedBuffer(8192)
+        buffer.copy_from_async(before, stream)
+        buffer.fill_async(1, stream)
+        buffer.copy_to_async(other, stream)
+        stream.call(np.copy, other)
+        stream.synchronize()
+        del before
     assert other.to_numpy()[5] == 1
 
 
