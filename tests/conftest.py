@@ -5,9 +5,7 @@ import gc
 import itertools
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from fork_server import ForkServer
 from in_threads import started
-from limits import PATIENCE
+from scripts import OPTIONS, Script
 
 pytest_plugins = ["pytest_cudadrv", "pytester"]
 
@@ -47,16 +45,30 @@ def pytest_configure():
 
 
 # Folders whose tests compile much or wait often, and take minutes. They run first, so that at the
-# end short tests are left, which all processors can share.
-LONGEST = ("packaging", "softdriver", "threads")
+# end short tests are left, which all processors can share. Each worker of pytest-xdist begins with
+# an equal part of the tests. The first worker begins with the first of these folders, because the
+# tests of one worker share what they compile, and the second worker with the others.
+LONGEST = (("packaging", "softdriver"), ("threads",))
 # In these tests threads end with unfinished work. NVIDIA's driver never lets such a thread end if
 # the process has freed memory in certain ways before (docs/driver.md).
 FIRST = HERE / "lifecycle" / "test_thread_ends.py"
 
 
 def pytest_collection_modifyitems(items):
-    longest = tuple(f"{HERE / name}{os.sep}" for name in LONGEST)
-    items.sort(key=lambda item: (item.path != FIRST, not str(item.path).startswith(longest)))
+    found = {item: _part_of(item) for item in items}
+    part = len(items) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    rest = [item for item in items if found[item] is None]
+    for number in range(len(LONGEST)):
+        own = [item for item in items if found[item] == number]
+        rest[number * part : number * part] = own
+    rest.sort(key=lambda item: item.path != FIRST)
+    items[:] = rest
+
+
+def _part_of(item):
+    """Return the number of the worker that is to begin with a test, or None."""
+    folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+    return next((number for number, each in enumerate(LONGEST) if folder in each), None)
 
 
 def pytest_collection():
@@ -209,76 +221,11 @@ def unchanged():
     return no_driver_calls
 
 
-OPTIONS = ["-W", "error"]  # of Python
-
-
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
     server = ForkServer(OPTIONS, {**os.environ, "PYTHONPATH": str(HERE.parent)})
     yield server
     server.close()
-
-
-class Script:
-    """Runs programs in new processes, for tests after which a process is unusable."""
-
-    def __init__(self, server: ForkServer | None) -> None:
-        self._server = server
-
-    def run(self, program: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        program = textwrap.dedent(program)
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parent), **changes}
-        if (
-            changes.get("CUDADRV_DRIVER", "cuda") != "cuda"
-            and "CUDA_VISIBLE_DEVICES" not in changes
-        ):
-            environment.pop("CUDA_VISIBLE_DEVICES", None)  # it names GPUs
-        if self._server and self._server.can_run(environment):
-            return self._server.run(program, environment, PATIENCE)
-        return subprocess.run(
-            [sys.executable, *OPTIONS, "-c", program],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-
-    def quiet(self, program: str, **environment: str) -> str:
-        """Run a program that must succeed and write nothing to stderr. Returns its output."""
-        done = self.run(program, **environment)
-        assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-        return done.stdout
-
-    def refused_after_fork(self, head: str, calls: str, last: str, parent: str) -> None:
-        """Check that each of `calls` raises ForkedError in a child that is forked after `head`.
-
-        `calls` are separated by "|". After them, the child runs `last`. `parent` checks how it
-        ended.
-        """
-        each = [call.strip() for line in calls.strip().splitlines() for call in line.split("|")]
-        self.quiet(
-            head
-            + f"""
-    child = os.fork()
-    if child == 0:
-        missed = []
-        for call in {each!r}:
-            try:
-                eval(call)
-            except cu.ForkedError:
-                continue
-            except BaseException as error:
-                missed.append((call, repr(error)))
-            else:
-                missed.append((call, "nothing"))
-        {last}
-        for miss in missed:
-            print(*miss, file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(bool(missed))
-    {parent}
-"""
-        )
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import signal
 
 import pytest
-from conftest import Script
 from schedules import one_schedule
+from scripts import Script
 
 pytestmark = one_schedule
 PROGRAMS = {
