@@ -18,7 +18,7 @@ cdef enum:
     OWN_PAGES = 1 << 30
 
 
-# The flags with which page-locked memory is made: for cuMemHostAlloc, and OWN_PAGES in a guard.
+# The flags for new page-locked memory: those of cuMemHostAlloc and, in a guard, OWN_PAGES.
 cdef unsigned int locked_flags
 
 

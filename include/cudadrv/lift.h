@@ -1,11 +1,11 @@
-/* Bytes that the host may use although operations use them, says the program (see pages.h). */
+/* Bytes that page guards leave to the host although an operation uses them (see pages.h). */
 
 #ifndef CUDADRV_LIFT_H
 #define CUDADRV_LIFT_H
 
 #include <stdint.h>
 
-/* Bytes that a function uses which a stream has called: the engine counts the call as unfinished
+/* The bytes that a function uses while a stream calls it. The engine counts the call as unfinished
  * until the program has waited for it. The caller owns this struct. */
 typedef struct page_lift {
     struct page_lift *next;

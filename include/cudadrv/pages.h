@@ -1,4 +1,4 @@
-/* Page guards: protects pages of page-locked memory from the host while operations use them.
+/* Page guards protect pages of page-locked memory from the host while operations use them.
  * Devices do not use the protection of the processor's page tables.
  *
  * The engine decides what the host may do with a page (rights.h). Here these rights become the
@@ -215,7 +215,7 @@ static void page_forget(uintptr_t address) {
     pthread_mutex_unlock(&page_lock);
 }
 
-/* Notes that the object of the buffer is gone. The state goes on with the memory. */
+/* Notes that the Python object of the buffer is gone. `state` lives as long as the memory. */
 static void page_note_dropped(uintptr_t address) {
     pthread_mutex_lock(&page_lock);
     page_piece *piece = *page_link(address);
