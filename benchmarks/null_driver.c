@@ -57,6 +57,12 @@ static int queue(void) {
 static int queue(void) { return 0; }
 #endif
 
+/* A file that includes this one can let copies and fills use the host's memory. */
+#ifndef COPY_TO_HOST
+#define COPY_TO_HOST queue
+#define COPY_FROM_HOST queue
+#endif
+
 /* The functions are exported, because the bare calls of floor.c look them up by name. */
 #define EXPORT(name)                                                                               \
     int name(void) { return queue(); }
@@ -100,8 +106,8 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         {"cuModuleGetFunction", handle},
         {"cuFuncGetAttribute", of_kernel},
         {"cuFuncGetParamInfo", unknown},
-        {"cuMemcpyHtoDAsync", queue},
-        {"cuMemcpyDtoHAsync", queue},
+        {"cuMemcpyHtoDAsync", COPY_FROM_HOST},
+        {"cuMemcpyDtoHAsync", COPY_TO_HOST},
         {"cuMemcpyDtoDAsync", queue},
         {"cuMemsetD8Async", queue},
         {"cuLaunchKernelEx", queue},

@@ -15,6 +15,7 @@
 #define _GNU_SOURCE /* for dladdr() */
 #endif
 #include <dlfcn.h>
+#include <link.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <ucontext.h>
@@ -28,6 +29,7 @@ static int page_output = STDERR_FILENO;
 /* Writes the user's line that the thread runs. Returns 0 if it runs no Python code. */
 static int (*page_line)(char *text, int size);
 static __thread int page_passes_on;
+static uintptr_t page_driver_start, page_driver_end; /* where the driver's library is loaded */
 
 /* ---- the access ---- */
 
@@ -61,6 +63,39 @@ static page_access page_access_of(const siginfo_t *info, const void *context) {
     (void)context;
 #endif
     return access;
+}
+
+/* ---- the driver's own accesses ---- */
+
+static int page_note_library(struct dl_phdr_info *library, size_t size, void *function) {
+    (void)size;
+    uintptr_t start = UINTPTR_MAX, end = 0;
+    for (int i = 0; i < library->dlpi_phnum; ++i) {
+        const ElfW(Phdr) *part = &library->dlpi_phdr[i];
+        const uintptr_t from = library->dlpi_addr + part->p_vaddr, to = from + part->p_memsz;
+        if (part->p_type == PT_LOAD) {
+            start = from < start ? from : start;
+            end = to > end ? to : end;
+        }
+    }
+    if ((uintptr_t)function < start || (uintptr_t)function >= end) {
+        return 0;
+    }
+    page_driver_start = start;
+    page_driver_end = end;
+    return 1;
+}
+
+/* Notes where the library is that has the driver's functions. */
+static void page_note_driver(void) {
+    dl_iterate_phdr(page_note_library, (void *)cudadrv_the_table.call_cuMemcpyDtoHAsync);
+}
+
+/* A driver may copy and fill page-locked memory with the processor, during the call that queues the
+ * operation. That access is the operation itself, so it is not too early. */
+static int page_is_of_driver(const page_access *access) {
+    const uintptr_t instruction = (uintptr_t)access->instruction;
+    return page_driver_start <= instruction && instruction < page_driver_end;
 }
 
 /* ---- what is written ---- */
@@ -177,7 +212,12 @@ static int page_judge(const page_access *access, int again, page_text *text) {
         const uint8_t right = piece->rights[page];
         const uint8_t wanted =
             access->known ? (access->writes ? OWN_MAY_ALL : OWN_MAY_READ) : right + 1;
-        if (right < OWN_MAY_ALL && right < wanted && piece->state) {
+        if (page_is_of_driver(access)) {
+            /* The next page_renew() protects the page again. */
+            page_protect(piece->first + page * page_size(), page_size(), OWN_MAY_ALL);
+            piece->rights[page] = OWN_MAY_ALL;
+            verdict = PAGE_RETRY;
+        } else if (right < OWN_MAY_ALL && right < wanted && piece->state) {
             page_describe(text, piece, access);
             verdict = PAGE_EARLY;
         } else if (!again && page_may_retry(access->address) &&

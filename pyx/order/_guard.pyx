@@ -48,6 +48,7 @@ cdef extern from "cudadrv/page_fault.h" nogil:
     void page_take_signal()
     void page_give_signal()
     void page_prepare_thread()
+    void page_note_driver()
 
 
 cdef enum:
@@ -217,6 +218,7 @@ def begin():
         cudadrv_table.map_twice(True)
     locked_flags |= OWN_PAGES
     page_prepare_thread()
+    page_note_driver()
     page_take_signal()
     own_listen(engine, engine.hears, page_learned)
     cudadrv_table.slowly |= CUDADRV_GUARDS

@@ -24,7 +24,9 @@ def compiled(tmp_path_factory):
 
     def build(source):
         library = tmp_path_factory.mktemp("library") / f"{source.stem}.so"
-        subprocess.run([COMPILER, "-shared", "-fPIC", source, "-o", library], check=True)
+        include = f"-I{NULL_DRIVER.parent}"
+        command = [COMPILER, "-shared", "-fPIC", include, source, "-o", library]
+        subprocess.run(command, check=True)
         return str(library)
 
     return build
@@ -67,8 +69,8 @@ array = np.frombuffer(memory, "u1")
 
 @pytest.fixture
 def on_null_driver(run_program, compiled):
-    def run(text, guard="1"):
-        driver = compiled(NULL_DRIVER)
+    def run(text, guard="1", source=NULL_DRIVER):
+        driver = compiled(source)
         return run_program(text, begin=BEGIN, guard=guard, CUDADRV_DRIVER=driver)
 
     return run
@@ -141,3 +143,27 @@ with cu.guard() as guard:
     )
     assert done.returncode == -signal.SIGSEGV, done.stderr
     assert "LockedBuffer 'early', made at program.py:12, at its byte 8192," in done.stderr
+
+
+def test_accesses_of_the_driver_itself(on_null_driver):
+    """What the driver does with the processor in a call is the operation, at its place in order."""
+    done = on_null_driver(
+        """
+for buffer in (cu.LockedBuffer(16 * PAGE), cu.LockedBuffer.from_memory(array, name="mine")):
+    for turn in range(3):
+        work.copy_to_async(buffer, stream)
+        token = work.copy_from_async(buffer, stream)
+        work[: 2 * PAGE].copy_to_async(buffer[: 2 * PAGE], stream)
+    token.wait()
+    stream.synchronize()
+    assert buffer.to_numpy()[0] == 7
+token = work.copy_to_async(buffer, stream)
+print(array[-1])     # the program is still too early
+""",
+        source=HERE / "copying_driver.c",
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGSEGV, ""), done.stderr
+    assert done.stderr.startswith(
+        "cudadrv: the host reads LockedBuffer 'mine', made at program.py:12, at its byte 65535,\n"
+    )
+    assert done.stderr.count("cudadrv: the host") == 1
