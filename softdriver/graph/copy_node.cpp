@@ -38,6 +38,8 @@ struct CopySide {
             origin = origin_of(*memory);
             context = memory->context;
         }
+        ContextPtr owner = side == Side::Device ? find_context(context) : nullptr;
+        device = owner ? owner->device : nullptr;
     }
 
     // Returns true if `next` can replace this side as the target, in a node of an executable graph.
@@ -74,6 +76,7 @@ struct CopySide {
     Side side;
     Origin origin = Origin::Other;
     CUcontext context = nullptr;
+    const Device *device = nullptr; // that of device memory
 };
 
 bool has_rows(const CUDA_MEMCPY3D_v2 &box) { return box.Height > 1 || box.Depth > 1; }
@@ -96,12 +99,18 @@ class CopyWork : public NodeWork {
     void describe(NodeParams &params) const override {
         params.copy = {0, 0, context_->handle, box};
     }
-    // The memory is looked up at each launch, because the program may have freed it.
+    CUresult check_body() const override {
+        return crosses_devices() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
+    // The memory is looked up at each launch, because the program may have freed it, or have ended
+    // the access to it.
     std::vector<OperationPtr> prepare(Stream &) const override {
         Transfer transfer{};
         CUresult status = read_box(box, transfer);
         if (status || target_.is_gone(transfer.target) || source_.is_gone(transfer.source))
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
+        if (check_access(*context_, transfer.target, transfer.source))
+            return {failing_operation(CUDA_ERROR_LAUNCH_FAILED)};
         return {transfer.bytes() ? copy_operation(transfer, false) : std::make_shared<Operation>()};
     }
     // Driver 580 loses the context when a body runs a copy from memory of another context, or to
@@ -111,11 +120,13 @@ class CopyWork : public NodeWork {
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return prepare(stream);
     }
-    // An update can change nothing of a copy of several rows.
+    // An update can change nothing of a copy of several rows. A copy between devices stays one.
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const auto &other = static_cast<const CopyWork &>(next);
         bool rows = has_rows(box) || has_rows(other.box);
         if (rows && places_of(box) != places_of(other.box))
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        if (crosses_devices() && !other.crosses_devices())
             return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
         bool same = box.srcMemoryType == other.box.srcMemoryType &&
                     box.dstMemoryType == other.box.dstMemoryType &&
@@ -126,6 +137,10 @@ class CopyWork : public NodeWork {
     const CUDA_MEMCPY3D_v2 box;
 
   private:
+    bool crosses_devices() const {
+        return target_.device && source_.device && target_.device != source_.device;
+    }
+
     ContextPtr context_;
     CopySide target_, source_;
 };

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "stream/capture.h"
 #include "stream/transfer.h"
 
 // This file implements copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and so on. They
@@ -261,9 +262,12 @@ template <class Copy> CUresult now(Call &call, const Copy *copy) {
 }
 
 template <class Copy> CUresult later(Call &call, const Copy *copy, CUstream handle) {
+    constexpr bool names_contexts = std::is_same_v<Copy, CUDA_MEMCPY3D_PEER>;
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (names_contexts && stream->capture)
+        return refuse_captured(*stream);
     Transfer transfer{};
     if (CUresult status = read(copy, accessing(call, *stream), transfer))
         return status;

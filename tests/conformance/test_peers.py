@@ -13,12 +13,13 @@ from .client import (
     INVALID_VALUE,
     SUCCESS,
 )
-from .graphs import captured, instantiated, new_graph
+from .graphs import IF, captured, conditional, instantiated, new_graph
 from .structures import DEVICE_LOCATION, READWRITE, Access, Location, pool_properties
 
 PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED = 704, 705, 217
 CONTEXT_IS_DESTROYED = 709
 NOT_FOUND = 500
+LAUNCH_FAILED = 719
 ACCESS_SUPPORTED = 2
 DEVICE_ORDINAL, MEMPOOL_HANDLE = 9, 17
 
@@ -361,6 +362,27 @@ def test_a_captured_peer_copy_ends_the_capture(linked, client, device):
     assert (ended, graph.value) == (CAPTURE_INVALIDATED, None)
 
 
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_captured_copy_of_a_box_by_contexts_ends_the_capture(linked, client, device):
+    source, target = linked.memory(0, b"abcdefgh"), linked.memory(1, bytes(8))
+    copy = Copy3DPeer(
+        srcMemoryType=DEVICE,
+        srcDevice=source,
+        srcContext=linked.contexts[0],
+        dstMemoryType=DEVICE,
+        dstDevice=target,
+        dstContext=linked.contexts[1],
+        **{"WidthInBytes": 4, "Height": 2, "Depth": 1, "srcPitch": 4, "dstPitch": 4},
+    )
+    graph = ctypes.c_void_p()
+    with linked.on(device):
+        stream = linked.stream(device)
+        client.ok("cuStreamBeginCapture_v2", stream, 2)
+        status = client.call("cuMemcpy3DPeerAsync", ctypes.byref(copy), stream)
+        ended = client.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+    assert (status, ended, graph.value) == (CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, None)
+
+
 @pytest.mark.parametrize("kind", [DEVICE, UNIFIED])
 @pytest.mark.parametrize("device", [0, 1])
 def test_a_node_that_copies_between_devices(linked, client, device, kind):
@@ -380,6 +402,38 @@ def test_a_node_that_copies_between_devices(linked, client, device, kind):
         client.ok("cuGraphExecMemcpyNodeSetParams", *change)
     launched(linked, client, device, step)
     assert linked.read(1, target, 8) == b"ABCDEFGH"
+
+
+@pytest.mark.parametrize("kind", [DEVICE, UNIFIED])
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_node_goes_on_copying_between_the_same_devices(linked, client, device, kind):
+    """An executable graph takes no memory of another device for a side."""
+    near, far = ([linked.memory(each, bytes(8)) for _ in range(2)] for each in (0, 1))
+    node, context = ctypes.c_void_p(), linked.contexts[device]
+    with linked.on(device):
+        graph = new_graph(client)
+        place = ctypes.byref(node), graph, None, 0
+        client.ok("cuGraphAddMemcpyNode", *place, copy_of(kind, far[0], near[0]), context)
+        _, step = instantiated(client, graph)
+        sides = (far[1], near[1]), (near[1], near[0]), (far[0], far[1]), (near[0], far[0])
+        params = [copy_of(kind, *each) for each in sides]
+        call = "cuGraphExecMemcpyNodeSetParams"
+        found = [client.call(call, step, node, each, context) for each in params]
+    assert found == [SUCCESS, INVALID_VALUE, INVALID_VALUE, INVALID_VALUE]
+
+
+@pytest.mark.parametrize("to", [0, 1])
+def test_a_body_cannot_copy_between_devices(linked, client, to):
+    memory = [linked.memory(each, bytes(8)) for each in (0, 1)]
+    node, made = ctypes.c_void_p(), ctypes.c_void_p()
+    with linked.on(0):
+        graph = new_graph(client)
+        _, (body,), _ = conditional(client, graph, IF, 1, value=1)
+        place = ctypes.byref(node), body, None, 0
+        sides = copy_of(DEVICE, memory[to], memory[1 - to])
+        client.ok("cuGraphAddMemcpyNode", *place, sides, linked.contexts[0])
+        status = client.call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, 0)
+    assert status == INVALID_VALUE
 
 
 @pytest.mark.parametrize("device", [0, 1])
@@ -403,6 +457,26 @@ def test_graphs_copy_pool_memory_only_with_access_to_the_pool(linked, client, de
             client.ok("cuGraphDestroy", made)
     for each, address in enumerate((source, target)):
         freed(linked, client, each, address)
+
+
+def test_a_launch_without_the_access_that_its_graph_had(lost):
+    """The access to a pool ends after the graph is instantiated."""
+    pair, address, pool = Pair(lost), ctypes.c_uint64(), ctypes.c_void_p()
+    target, stream = pair.memory(0, bytes(8)), pair.stream(0)
+    visitor = Location(DEVICE_LOCATION, 0)
+    with pair.on(1):
+        lost.ok("cuMemPoolCreate", ctypes.byref(pool), pool_properties(device=1))
+        lost.ok("cuMemAllocFromPoolAsync", ctypes.byref(address), 8, pool, pair.stream(1))
+        lost.ok("cuCtxSynchronize")
+    lost.ok("cuMemPoolSetAccess", pool, ctypes.byref(Access(visitor, READWRITE)), 1)
+    with captured(lost, stream) as graph:
+        lost.ok("cuMemcpyDtoDAsync_v2", target, address, 8, stream)
+    step = graph.exec()
+    lost.ok("cuGraphLaunch", step, stream)
+    lost.ok("cuStreamSynchronize", stream)
+    lost.ok("cuMemPoolSetAccess", pool, ctypes.byref(Access(visitor, 0)), 1)
+    lost.ok("cuGraphLaunch", step, stream)
+    assert lost.call("cuStreamSynchronize", stream) == LAUNCH_FAILED
 
 
 @pytest.mark.parametrize("device", [0, 1])
