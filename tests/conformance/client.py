@@ -436,8 +436,11 @@ def wants_processor(thread):
     return stat.rpartition(")")[2].split()[0] not in "St"
 
 
-def blocks(client, gate, name, *arguments):
-    """Make a call in another thread. Returns whether the call blocks until the gate is opened."""
+def blocks(client, gate, name, *arguments, busy=BUSY):
+    """Make a call in another thread. Returns whether the call blocks until the gate is opened.
+
+    `busy`: for how many seconds the call may work before it counts as one that blocks.
+    """
     result = []
 
     def run():
@@ -447,7 +450,7 @@ def blocks(client, gate, name, *arguments):
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(0.05)
-    end = time.monotonic() + BUSY
+    end = time.monotonic() + busy
     while thread.is_alive() and wants_processor(thread) and time.monotonic() < end:
         thread.join(0.05)
     blocked = thread.is_alive()

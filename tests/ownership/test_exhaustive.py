@@ -65,6 +65,7 @@ def steps_of(streams):
     return found
 
 
+USES_OF_EVENTS = (Small.wait, Small.synchronize_event)
 LAST = [(Small.host, part, mode) for part in (0, 1) for mode in MODES]
 
 
@@ -83,6 +84,16 @@ def changes_anything(kinds, program):
     return step(begun(kinds, program[:-1]), *arguments)
 
 
+def uses_all_events(program):
+    """Whether each event is used before the next one is recorded."""
+    waiting = False
+    for step, *_ in program:
+        if step is Small.record and waiting:
+            return False
+        waiting = step is Small.record or (waiting and step not in USES_OF_EVENTS)
+    return not waiting
+
+
 def run_all(kinds, length, shortened=False):
     """Run all programs of this length, and return their number.
 
@@ -91,7 +102,7 @@ def run_all(kinds, length, shortened=False):
     the first range, and likewise for streams of the same kind.
 
     `shortened` skips programs with an earlier step that changes nothing, such as a refused
-    operation: shorter programs cover them.
+    operation, or an event that nothing uses: shorter programs cover them.
     """
     steps = steps_of(range(len(kinds)))
     first = [step for step in steps if step[0] is not Small.wait and 1 not in step[2:3]]
@@ -102,15 +113,25 @@ def run_all(kinds, length, shortened=False):
     for _ in range(length - 2):
         programs = [[*program, step] for program in programs for step in steps]
         if shortened:
-            programs = [program for program in programs if changes_anything(kinds, program)]
+            programs = [
+                program
+                for program in programs
+                if uses_all_events([*program, (Small.synchronize_event,)])
+                and changes_anything(kinds, program)
+            ]
+    count = 0
     for program in programs:
+        last = LAST + steps
+        if shortened:
+            last = [step for step in last if uses_all_events([*program, step])]
+        count += len(last)
         small = begun(kinds, program)
-        for step, *arguments in LAST + steps:
+        for step, *arguments in last:
             changed = step(small, *arguments)
             small.pair.compare(small.streams)
             if changed:
                 small = begun(kinds, program)
-    return len(programs) * len(steps + LAST)
+    return count
 
 
 KINDS = [("non_blocking", "non_blocking"), ("blocking", "legacy")]

@@ -1,4 +1,4 @@
-"""The published types: what they accept, what they refuse, and that they agree with the modules."""
+"""The published types: what they accept and refuse. `make lint` compares them with the modules."""
 
 import os
 import re
@@ -53,12 +53,3 @@ def test_correct_uses_run():
     path = str(HERE / "correct.py")
     found = run("-W", "error", "-c", f"import runpy; runpy.run_path({path!r}, run_name='__main__')")
     assert found.returncode == 0, found.stderr
-
-
-@pytest.mark.slow
-def test_types_are_those_of_the_modules():
-    allowed = str(ROOT / "tools" / "stubtest_allow.txt")
-    settings = str(ROOT / "pyproject.toml")
-    options = ("--mypy-config-file", settings, "--allowlist", allowed, "--concise")
-    found = run("-m", "mypy.stubtest", "cudadrv", *options)
-    assert found.returncode == 0, found.stdout + found.stderr
