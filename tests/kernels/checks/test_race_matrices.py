@@ -51,6 +51,8 @@ WARP = {
         f"shr.u32 %r6, %r5, 5; shl.b32 %r5, %r6, 5; {STORE}",
         ["write write"],
     ),
+    "two stmatrix": (f"{STORE} {STORE}", ["write write"]),
+    "two stmatrix, and __syncwarp": (f"{STORE} {MEET} {STORE}", []),
     "wmma.load": (f"{FILL} {MEET} {LOAD_A}", []),
     "wmma.load without __syncwarp": (f"{FILL} {LOAD_A}", ["read write"]),
     "wmma.load of other rows": (f"st.shared.u32 [%r3+1024], %r1; {LOAD_A}", []),
@@ -94,7 +96,9 @@ CLEAR = "".join(f"mov.f32 %c{i}, 0f00000000;" for i in range(8))
 @pytest.mark.parametrize("case", WARP)
 def test_in_a_warp(cuda_device, case):
     body, expected = WARP[case]
-    assert modes(run(PARTS + CLEAR + ROW + body, threads=32)) == expected
+    found = run(PARTS + CLEAR + ROW + body, threads=32)
+    assert modes(found) == expected
+    assert all(hazard.first.thread != hazard.second.thread for hazard in found)
 
 
 @pytest.mark.parametrize("case", BLOCK)
