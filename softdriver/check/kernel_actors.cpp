@@ -504,7 +504,8 @@ void KernelRaces::look(Accessor &by, const Use &use, uint64_t word) {
             continue;
         clash.earlier_lane = unsigned(lane);
         uint32_t others = by.entry.lanes & ~(uint32_t{1} << clash.later_lane);
-        bool is_same = actor_of(earlier, clash.earlier_lane) == actor_of(by.entry, clash.later_lane);
+        bool is_same =
+            actor_of(earlier, clash.earlier_lane) == actor_of(by.entry, clash.later_lane);
         if (is_same && earlier.block == by.entry.block && others)
             clash.later_lane = first_of(others); // a race is between two threads
         report(by.block, clash);
