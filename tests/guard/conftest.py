@@ -11,6 +11,7 @@ import pytest
 from limits import PATIENCE
 
 import cudadrv as cu
+from cudadrv import _guard
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = os.sysconf("SC_PAGESIZE")
@@ -39,6 +40,12 @@ def read():
 def guarded():
     with cu.guard() as guard:
         yield guard
+
+
+@pytest.fixture
+def no_other_guard(driver):
+    if _guard.is_on():
+        pytest.skip("--cuda-guard guards all tests")
 
 
 @pytest.fixture

@@ -305,6 +305,7 @@ def test_signals_are_not_guarded(guarded, stream):
 # ---- guards ----
 
 
+@pytest.mark.usefixtures("no_other_guard")
 def test_nested_guards(rights, work, stream):
     with cu.guard():
         buffer = cu.LockedBuffer(4 * PAGE)
@@ -315,6 +316,7 @@ def test_nested_guards(rights, work, stream):
     stream.synchronize()
 
 
+@pytest.mark.usefixtures("no_other_guard")
 def test_a_guard_that_ends_while_work_is_in_flight(rights, work, stream):
     with cu.guard():
         buffer = cu.LockedBuffer(4 * PAGE)
@@ -327,6 +329,7 @@ def test_a_guard_that_ends_while_work_is_in_flight(rights, work, stream):
         assert rights(buffer.address) == "all"
 
 
+@pytest.mark.usefixtures("no_other_guard")
 def test_a_guard_that_is_dropped(rights, work, stream):
     guard = cu.guard()
     guard.__enter__()
@@ -350,6 +353,7 @@ def test_a_block_is_entered_once(driver):
         pass
 
 
+@pytest.mark.usefixtures("no_other_guard")
 def test_without_a_guard_nothing_is_protected(rights, work, stream):
     buffer = cu.LockedBuffer(4 * PAGE)
     work.copy_to_async(buffer, stream)
