@@ -71,13 +71,16 @@ cdef class JoinedCapture:
     def __exit__(self, kind, exception, traceback):
         """Leave the capture. The library continues the capture, and ends it."""
         cdef Capture capture = self.capture
-        if capture is None:
+        if capture is None or capture.busy:
             raise RuntimeError("this block is not entered, or has ended already")
-        self.capture = None
+        capture.busy = True     # before any step that lets other threads run
         try:
             capture.leave(exception is None)
         finally:
-            self.plan.list_all()
+            try:
+                self.plan.list_all()
+            finally:
+                self.capture = None     # from here on another thread can close this object
 
     def close(self):
         """Stop keeping the buffers and modules open. Closing twice does nothing. Does not block.

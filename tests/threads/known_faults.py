@@ -331,6 +331,27 @@ def one_profiled_block_in_two_threads() -> Case:
 
 
 @fault
+def a_joined_capture_that_ends_and_is_closed() -> Case:
+    stream, graph = cu.Stream(), ctypes.c_void_p()
+    driver, handle = library.driver, ctypes.c_void_p(stream.handle)
+    assert driver.cuStreamBeginCapture_v2(handle, 2) == 0
+    buffer = cu.DeviceBuffer(64)
+    joined = cu.joins_capture(stream)
+    joined.__enter__()
+    buffer.fill_async(1, stream)
+
+    def check(*results: Any) -> None:
+        done_or_refused(results)
+        assert not isinstance(results[0], Exception)
+        assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+        assert driver.cuGraphDestroy(graph) == 0
+        joined.close()
+        is_free(buffer)
+
+    return Case(lambda: joined.__exit__(None, None, None), joined.close, check)
+
+
+@fault
 def one_offload_that_ends_in_two_threads() -> Case:
     array = np.zeros(64, "u1")
     block = cu.offload(inout=array)
