@@ -50,7 +50,7 @@ class Register:
         if value not in self.writes or self.writes[value][0] > end:
             raise Disagreement(f"a read saw {value}, which nobody had written")
         ended = self.writes[value][1]
-        for other, (began, done) in list(self.writes.items()):
+        for other, (began, done) in self.writes.copy().items():  # no other thread runs meanwhile
             if ended < began and done < begin:
                 raise Disagreement(f"a read saw {value}, although {other} was written after it")
 
