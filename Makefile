@@ -33,7 +33,10 @@ PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
 # Two processes more than processors, because many tests wait.
 PROCESSES = $(shell echo $$(($$(nproc) + 2)))
 
+# In a new checkout one process prepares the files of the tests (pytest rewrites their assertions),
+# which each process would do otherwise.
 test: build
+	[ -e tests/unit/__pycache__ ] || $(PY) -m pytest -q --collect-only > /dev/null
 	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 $(ARGS)
 
 # What one runs before each commit: one schedule, and without the tests that build something, run

@@ -51,10 +51,11 @@ DEFAULTS = [flag for flag in ("-O2", "-g0") if flag[:2] not in os.environ.get("C
 # raise errors, and such folders of the software driver. With -O1 they compile in two thirds of the
 # time.
 SELDOM_USED = {
-    *("_array_copy", "_array_memory", "_array_staging", "_arrays", "_conditions"),
-    *("_driver_pool", "_errors", "_host_function", "_in_place", "_joined", "_kinds"),
-    *("_library", "_limits", "_managed", "_migrations", "_module", "_offload", "_opening"),
-    *("_peers", "_refusal", "_sharing", "_textures", "_virtual"),
+    *("_array_copy", "_array_memory", "_array_staging", "_arrays", "_call_node", "_conditions"),
+    *("_device", "_driver_pool", "_errors", "_growing", "_guard", "_host_function", "_in_place"),
+    *("_joined", "_kinds", "_library", "_limits", "_managed", "_memory_kinds", "_migrations"),
+    *("_module", "_offload", "_opening", "_peers", "_refusal", "_sharing", "_signal_node"),
+    *("_textures", "_virtual"),
     *("api", "code", "device", "explore", "graph", "memory"),
 }
 C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]

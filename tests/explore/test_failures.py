@@ -228,17 +228,17 @@ def test_a_kernel_without_an_end(run, value):
     """It is stopped. The message names the kernel and the line of its launch."""
     text = ENDLESS.replace("{value}", str(value))
     start = time.monotonic()
-    result = run(text, EXPLORE, "--cuda-explore=1000,4")
+    result = run(text, EXPLORE, "--cuda-explore=1000,2")
     assert time.monotonic() - start < PATIENCE / 2
     result.assert_outcomes(failed=1)
     line = 1 + (RACE + text).strip().splitlines().index(
         '        KERNELS["loops"].launch(1, 1, stream=stream)'
     )
-    result.stdout.fnmatch_lines([f"*kernel 'loops' did not end within 2000 ms*:{line}*"])
+    result.stdout.fnmatch_lines([f"*kernel 'loops' did not end within 1000 ms*:{line}*"])
     script = script_in(result)
-    again = run(text, "--cuda-schedule=replay", f"--cuda-script={script}", "--cuda-explore=1000,4")
+    again = run(text, "--cuda-schedule=replay", f"--cuda-script={script}", "--cuda-explore=1000,2")
     again.assert_outcomes(failed=1)
-    again.stdout.fnmatch_lines(["*kernel 'loops' did not end within 2000 ms*"])
+    again.stdout.fnmatch_lines(["*kernel 'loops' did not end within 1000 ms*"])
 
 
 # ---- processes ----
