@@ -30,7 +30,7 @@ from cudadrv import testing
 PTX = Path(__file__).parents[1] / "kernels" / "kernels.ptx"
 SECONDS = 600  # a use that takes longer hangs, even if 28 processes share a GPU
 GRANULE = 2 << 20
-ROUNDS = 100
+ROUNDS = 70
 
 FAULTS: dict[str, Callable[[], Case]] = {}
 
