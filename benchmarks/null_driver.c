@@ -57,7 +57,7 @@ static int queue(void) {
 static int queue(void) { return 0; }
 #endif
 
-/* A file that includes this one can let copies and fills use the host's memory. */
+/* A file that includes this one can define copies that access the host's memory. */
 #ifndef COPY_TO_HOST
 #define COPY_TO_HOST queue
 #define COPY_FROM_HOST queue

@@ -91,7 +91,7 @@ static void page_note_driver(void) {
     dl_iterate_phdr(page_note_library, (void *)cudadrv_the_table.call_cuMemcpyDtoHAsync);
 }
 
-/* A driver may copy and fill page-locked memory with the processor, during the call that queues the
+/* A driver may copy or fill page-locked memory with the processor, inside the call that queues the
  * operation. That access is the operation itself, so it is not too early. */
 static int page_is_of_driver(const page_access *access) {
     const uintptr_t instruction = (uintptr_t)access->instruction;
@@ -212,14 +212,14 @@ static int page_judge(const page_access *access, int again, page_text *text) {
         const uint8_t right = piece->rights[page];
         const uint8_t wanted =
             access->known ? (access->writes ? OWN_MAY_ALL : OWN_MAY_READ) : right + 1;
-        if (page_is_of_driver(access)) {
-            /* The next page_renew() protects the page again. */
-            page_protect(piece->first + page * page_size(), page_size(), OWN_MAY_ALL);
-            piece->rights[page] = OWN_MAY_ALL;
-            verdict = PAGE_RETRY;
-        } else if (right < OWN_MAY_ALL && right < wanted && piece->state) {
-            page_describe(text, piece, access);
-            verdict = PAGE_EARLY;
+        if (right < OWN_MAY_ALL && right < wanted && piece->state) {
+            if (page_is_of_driver(access)) {
+                page_open_one(piece, page);
+                verdict = PAGE_RETRY;
+            } else {
+                page_describe(text, piece, access);
+                verdict = PAGE_EARLY;
+            }
         } else if (!again && page_may_retry(access->address) &&
                    page_protect(piece->first + page * page_size(), page_size(), right) == 0) {
             verdict = PAGE_RETRY;

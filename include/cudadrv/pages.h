@@ -106,6 +106,14 @@ static void page_apply(page_piece *piece) {
                      memchr(piece->rights, OWN_MAY_READ, piece->count);
 }
 
+/* Gives the host all rights to one page until page_renew(). */
+static void page_open_one(page_piece *piece, uint64_t page) {
+    memcpy(piece->wanted, piece->rights, piece->count);
+    piece->wanted[page] = OWN_MAY_ALL;
+    page_apply(piece);
+    piece->lowered = !piece->failed; /* so that page_learned() renews it */
+}
+
 /* Drops the names of operations that cannot be the reason for a right any more, or `all` names. */
 static void page_drop_users(page_piece *piece, int all) {
     page_user **link = &piece->users;

@@ -53,19 +53,25 @@ cdef class JoinedCapture:
 
     def __enter__(self):
         """Begin to take part in the capture."""
-        cdef Capture capture
-        _usable(self)
+        cdef Capture capture = new_capture(self.stream, self.label)
+        cdef Plan plan = Plan.__new__(Plan)
+        _usable(self)       # from here on no other thread runs until the block is marked as begun
         if self.plan is not None:
             raise CaptureError(f"the block of {self.label} has begun already; call joins_capture"
                                " again")
-        capture = new_capture(self.stream, self.label)
-        capture.plan = Plan.__new__(Plan)
-        capture.plan.graph = self.label
-        capture.plan.holdings = new_holdings(
-            self.number, self.label, None, "When the library's graph, and all that was made of it,"
-            " is gone, let go of what it used: kept.close().")
-        capture.join()
-        self.capture, self.plan = capture, capture.plan
+        capture.busy = True
+        self.capture, self.plan, capture.plan = capture, plan, plan
+        try:
+            plan.graph = self.label
+            plan.holdings = new_holdings(
+                self.number, self.label, None, "When the library's graph, and all that was made of"
+                " it, is gone, let go of what it used: kept.close().")
+            capture.join()
+        except BaseException:
+            self.capture = self.plan = None
+            raise
+        finally:
+            capture.busy = False
         return self
 
     def __exit__(self, kind, exception, traceback):

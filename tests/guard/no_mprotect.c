@@ -1,5 +1,6 @@
 /* An mprotect() that fails from the call on whose number the environment variable FAIL names. Calls
- * that give all rights succeed, as they do in a process with too many mappings: they join mappings.
+ * that give all rights do not count. They succeed, as they do in a process with too many mappings if
+ * they join mappings; with PAGE_FAILS, they fail for a single page, which would split a mapping.
  * LD_PRELOAD loads it. */
 
 #define _GNU_SOURCE
@@ -16,6 +17,10 @@ int mprotect(void *address, size_t bytes, int rights) {
         fails = atoi(getenv("FAIL"));
     }
     if (rights != PROT_NONE && rights != PROT_READ) {
+        if (bytes == 4096 && getenv("PAGE_FAILS")) {
+            errno = ENOMEM;
+            return -1;
+        }
         return real(address, bytes, rights);
     }
     if (++calls >= fails) {

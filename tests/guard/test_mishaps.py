@@ -69,9 +69,9 @@ array = np.frombuffer(memory, "u1")
 
 @pytest.fixture
 def on_null_driver(run_program, compiled):
-    def run(text, guard="1", source=NULL_DRIVER):
+    def run(text, guard="1", source=NULL_DRIVER, **environment):
         driver = compiled(source)
-        return run_program(text, begin=BEGIN, guard=guard, CUDADRV_DRIVER=driver)
+        return run_program(text, begin=BEGIN, guard=guard, CUDADRV_DRIVER=driver, **environment)
 
     return run
 
@@ -167,3 +167,22 @@ print(array[-1])     # the program is still too early
         "cudadrv: the host reads LockedBuffer 'mine', made at program.py:12, at its byte 65535,\n"
     )
     assert done.stderr.count("cudadrv: the host") == 1
+
+
+def test_a_page_that_cannot_be_opened_for_the_driver(on_null_driver, compiled):
+    """The whole buffer is opened, and is not guarded any more. The driver's access goes on."""
+    done = on_null_driver(
+        """
+buffer = cu.LockedBuffer.from_memory(array)
+for turn in range(4):
+    token = work.copy_to_async(buffer, stream)
+ctypes.string_at(buffer.address, 1)     # too early, and no longer seen
+token.wait()
+""",
+        source=HERE / "copying_driver.c",
+        LD_PRELOAD=compiled(HERE / "no_mprotect.c"),
+        FAIL="1000000",
+        PAGE_FAILS="1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("page guards: mprotect() has failed (Cannot allocate memory)") == 1

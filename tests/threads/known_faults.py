@@ -30,7 +30,7 @@ from cudadrv import testing
 PTX = Path(__file__).parents[1] / "kernels" / "kernels.ptx"
 SECONDS = 600  # a use that takes longer hangs, even if 28 processes share a GPU
 GRANULE = 2 << 20
-ROUNDS = 70
+ROUNDS = 100
 
 FAULTS: dict[str, Callable[[], Case]] = {}
 
@@ -330,25 +330,67 @@ def one_profiled_block_in_two_threads() -> Case:
     return Case(block.__enter__, block.__enter__, check)
 
 
+class Joined:
+    """A block of joins_capture, on a stream that another library captures."""
+
+    def __init__(self) -> None:
+        self.stream, self.buffer = cu.Stream(), cu.DeviceBuffer(64)
+        self._handle = ctypes.c_void_p(self.stream.handle)
+        assert library.driver.cuStreamBeginCapture_v2(self._handle, 2) == 0
+        self.joined = cu.joins_capture(self.stream)
+
+    def leave(self) -> None:
+        self.joined.__exit__(None, None, None)
+
+    def end(self) -> None:
+        """End the library's capture, and let the buffer go."""
+        graph = ctypes.c_void_p()
+        assert library.driver.cuStreamEndCapture(self._handle, ctypes.byref(graph)) == 0
+        assert library.driver.cuGraphDestroy(graph) == 0
+        self.joined.close()
+        is_free(self.buffer)
+
+
+@fault
+def a_joined_capture_that_begins_and_is_closed() -> Case:
+    t = Joined()
+
+    def check(*results: Any) -> None:
+        done_or_refused(results, "is closed")
+        if not isinstance(results[0], Exception):  # it has begun, so it holds what it captures
+            t.buffer.fill_async(1, t.stream)
+            t.leave()
+            assert not t.joined.closed
+        t.end()
+
+    return Case(t.joined.__enter__, t.joined.close, check)
+
+
 @fault
 def a_joined_capture_that_ends_and_is_closed() -> Case:
-    stream, graph = cu.Stream(), ctypes.c_void_p()
-    driver, handle = library.driver, ctypes.c_void_p(stream.handle)
-    assert driver.cuStreamBeginCapture_v2(handle, 2) == 0
-    buffer = cu.DeviceBuffer(64)
-    joined = cu.joins_capture(stream)
-    joined.__enter__()
-    buffer.fill_async(1, stream)
+    t = Joined()
+    t.joined.__enter__()
+    t.buffer.fill_async(1, t.stream)
 
     def check(*results: Any) -> None:
         done_or_refused(results)
         assert not isinstance(results[0], Exception)
-        assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
-        assert driver.cuGraphDestroy(graph) == 0
-        joined.close()
-        is_free(buffer)
+        t.end()
 
-    return Case(lambda: joined.__exit__(None, None, None), joined.close, check)
+    return Case(t.leave, t.joined.close, check)
+
+
+@fault
+def a_joined_capture_that_ends_in_two_threads() -> Case:
+    t = Joined()
+    t.joined.__enter__()
+    t.buffer.fill_async(1, t.stream)
+
+    def check(*results: Any) -> None:
+        assert sorted(isinstance(each, RuntimeError) for each in results) == [False, True]
+        t.end()
+
+    return Case(t.leave, t.leave, check)
 
 
 @fault
