@@ -72,4 +72,4 @@ def count_of(name):
 
 
 if __name__ == "__main__":
-    cases.main(run, cases.by_number(run, count_of, first=1, sample=9))
+    cases.main(run, cases.by_number(run, count_of, first=1, sample=12))

@@ -79,4 +79,4 @@ def count_of(name):
 
 
 if __name__ == "__main__":
-    cases.main(run, cases.by_number(run, count_of, first=0, sample=6))
+    cases.main(run, cases.by_number(run, count_of, first=0, sample=8))

@@ -36,7 +36,7 @@ COMMON += ["--param", "ggc-min-expand=1000", "--param", "ggc-min-heapsize=524288
 # because the address sanitizer finds invalid pointers, too, and they would double the build time.
 ADDRESS = [
     "-fsanitize=address,undefined",
-    "-fno-sanitize=enum,null,alignment,object-size,vptr,pointer-overflow",
+    "-fno-sanitize=enum,null,alignment,object-size,vptr",
     "-fno-sanitize-recover=all",
 ]
 THREAD = ["-fsanitize=thread"]
