@@ -33,10 +33,10 @@ PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
 # Two processes more than processors, because many tests wait.
 PROCESSES = $(shell echo $$(($$(nproc) + 2)))
 
-# In a new checkout one process prepares the files of the tests (pytest rewrites their assertions),
-# which each process would do otherwise.
+# pytest rewrites the assertions of the tests and keeps the result. In a new checkout one process does
+# that first; otherwise each of them would. The run itself reports what cannot be collected.
 test: build
-	[ -e tests/unit/__pycache__ ] || $(PY) -m pytest -q --collect-only > /dev/null
+	[ -e tests/unit/__pycache__ ] || $(PY) -m pytest -q --collect-only > /dev/null || true
 	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 $(ARGS)
 
 # What one runs before each commit: one schedule, and without the tests that build something, run

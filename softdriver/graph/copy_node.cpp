@@ -102,8 +102,8 @@ class CopyWork : public NodeWork {
     CUresult check_body() const override {
         return crosses_devices() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     }
-    // The memory is looked up at each launch, because the program may have freed it, or have ended
-    // the access to it.
+    // The memory is looked up at each launch, because the program may have freed it since, or may
+    // have ended the access to it.
     std::vector<OperationPtr> prepare(Stream &) const override {
         Transfer transfer{};
         CUresult status = read_box(box, transfer);
@@ -120,7 +120,8 @@ class CopyWork : public NodeWork {
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return prepare(stream);
     }
-    // An update can change nothing of a copy of several rows. A copy between devices stays one.
+    // An update cannot change a copy of several rows. It cannot turn a copy between devices into a
+    // copy within one.
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const auto &other = static_cast<const CopyWork &>(next);
         bool rows = has_rows(box) || has_rows(other.box);

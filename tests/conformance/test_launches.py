@@ -160,7 +160,7 @@ def test_captured_launches_do_not_run(client, kernel):
 def test_unloading_waits_for_the_kernel(client, kernel, module):
     stream, flag = client.stream(), client.host(4)
     assert client.launch(kernel("spin"), stream, flag) == 0
-    # The call runs the kernel itself, so it works all the time.
+    # On the software driver this call runs the kernel, so its thread never sleeps.
     assert blocks(client, Flag(flag), "cuModuleUnload", module, busy=0.3)
     client.forget("cuModuleUnload", module)
 

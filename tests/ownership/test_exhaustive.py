@@ -94,6 +94,11 @@ def uses_all_events(program):
     return not waiting
 
 
+def may_use_all_events(program):
+    """Whether more steps can use the events that nothing has used."""
+    return uses_all_events([*program, (Small.synchronize_event,)])
+
+
 def run_all(kinds, length, shortened=False):
     """Run all programs of this length, and return their number.
 
@@ -116,8 +121,7 @@ def run_all(kinds, length, shortened=False):
             programs = [
                 program
                 for program in programs
-                if uses_all_events([*program, (Small.synchronize_event,)])
-                and changes_anything(kinds, program)
+                if may_use_all_events(program) and changes_anything(kinds, program)
             ]
     count = 0
     for program in programs:
